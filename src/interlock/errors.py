@@ -1,0 +1,208 @@
+"""Every error this package raises on purpose, sorted by who must act.
+
+    InterlockError
+    ├── ConfigError      the operator fixes a setting; nothing has started
+    ├── UsageError       the calling code is wrong; the session is untouched
+    ├── SessionError     the log or its store refuses; what was acknowledged is safe
+    ├── ModelFailure     the loop retries, or ends the turn with these facts
+    ├── ToolError        the model reads it; the turn goes on
+    └── InputDropped     a message was rejected or canceled before the model saw it
+
+Anything else that escapes is a bug in this package. Values are kept as attributes: branch on the type and on
+them, never on the text. Imports nothing of this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+
+class InterlockError(Exception):
+    """Base of all errors of this package."""
+
+
+class ConfigError(InterlockError):
+    """The operator fixes a setting; the run never starts."""
+
+
+def _hint(name: str, known: Sequence[str], kind: str) -> str:
+    near = get_close_matches(name, known, n=1)
+    if near:
+        return f" Did you mean {near[0]!r}?"
+    return f" Known {kind}: {', '.join(known)}." if known else f" No {kind} are registered."
+
+
+class UnknownTool(ConfigError):
+    def __init__(self, name: str, known: Sequence[str] = ()) -> None:
+        self.name, self.known = name, tuple(known)
+        super().__init__(f"No tool named {name!r}.{_hint(name, known, 'tools')}")
+
+
+class UnknownModel(ConfigError):
+    def __init__(self, name: str, known: Sequence[str] = ()) -> None:
+        self.name, self.known = name, tuple(known)
+        super().__init__(
+            f"No model provider for {name!r}: write provider:name, for example openai:gpt-5-mini."
+            f"{_hint(name.partition(':')[0], known, 'providers')}"
+        )
+
+
+class DuplicateTool(ConfigError):
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"A tool named {name!r} is already registered in this scope. Give one of them another name.")
+
+
+class UsageError(InterlockError):
+    """The calling code is wrong; nothing was changed."""
+
+
+class HookContractError(UsageError):
+    """A listener, guard or hook answered something that its point does not allow.
+
+    `who` is the listener, `point` where it listens, `problem` what was wrong.
+    """
+
+    def __init__(self, problem: str, *, who: str = "", point: str = "") -> None:
+        self.problem, self.who, self.point = problem, who, point
+        at = f" at {point}" if point else ""
+        super().__init__(f"{who}{at}: {problem}" if who or point else problem)
+
+
+class InboxError(UsageError):
+    """The inbox refused a message; both queues are unchanged."""
+
+
+class DuplicateMessage(InboxError):
+    def __init__(self, message_id: str) -> None:
+        self.message_id = message_id
+        super().__init__(f"A message with id {message_id!r} is already pending. Leave the id out, or use a new one.")
+
+
+class UnknownMessage(InboxError):
+    def __init__(self, message_id: str) -> None:
+        self.message_id = message_id
+        super().__init__(f"No pending message has the id {message_id!r}: it may have been claimed by a step already.")
+
+
+class InboxFull(InboxError):
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(f"The inbox holds {limit} messages, its bound. Wait for a turn, or clear some of them.")
+
+
+class MessageTooLarge(InboxError):
+    def __init__(self, size: int, limit: int) -> None:
+        self.size, self.limit = size, limit
+        super().__init__(
+            f"The message has {size:,} bytes of text, the bound is {limit:,}. Put the data into a file and name the file."
+        )
+
+
+class InvalidMessage(InboxError):
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"Not a valid message: {problem}")
+
+
+class WrongThread(UsageError):
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(
+            f"{what} was called from a thread that does not run this agent's event loop. "
+            f"Use agent.threadsafe, which has the same verbs."
+        )
+
+
+class SessionError(InterlockError):
+    """The log or its store refuses. What was acknowledged is safe."""
+
+
+class SessionClosed(UsageError):
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        super().__init__(f"Session {session_id} is closed. Open it again with open_session or Agent(session=...).")
+
+
+class UnknownSession(SessionError):
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        super().__init__(f"No session {session_id!r} in this store. `interlock sessions` lists what is there.")
+
+
+class StoreFailed(SessionError):
+    """Writing failed: nothing runs past this. The queue is kept, and `cause` says what the store said."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"The store cannot write: {problem}. What was acknowledged is safe; reopen when this is mended.")
+
+
+class SessionBusy(SessionError):
+    def __init__(self, session_id: str, holder: str) -> None:
+        self.session_id, self.holder = session_id, holder
+        super().__init__(f"Session {session_id} is driven by {holder}. Follow it, or wait until it is released.")
+
+
+class UnknownFact(SessionError):
+    def __init__(self, type_: str, seq: int) -> None:
+        self.type, self.seq = type_, seq
+        super().__init__(
+            f"Event {seq} is of type {type_!r}, which nothing here knows and which may not be skipped. "
+            f"Install or import the plugin that registers it."
+        )
+
+
+class UnreadableLog(SessionError):
+    """A stored line does not decode: `seq` says which, `problem` why."""
+
+    def __init__(self, seq: int, problem: str) -> None:
+        self.seq, self.problem = seq, problem
+        super().__init__(f"Event {seq} cannot be read: {problem}")
+
+
+class IllegalFact(SessionError):
+    """A law of the log forbids this line; nothing was appended."""
+
+    def __init__(self, law: str, problem: str, *, seq: int = -1) -> None:
+        self.law, self.problem, self.seq = law, problem, seq
+        super().__init__(f"[{law}] {problem}")
+
+
+class ModelFailure(InterlockError):
+    """A model request failed.
+
+    code: upper case: RATE_LIMIT, SERVER, TIMEOUT, TRANSPORT, EMPTY_RESPONSE, STREAM_CLOSED, AUTH, BAD_REQUEST,
+        CONTEXT_LENGTH, MALFORMED, NO_ADAPTER, ABORTED, UNKNOWN.
+    status: HTTP status, if there was one. retry_after: seconds, if the provider said so.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "UNKNOWN",
+        status: int | None = None,
+        retry_after: float | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        self.message, self.code, self.status = message, code, status
+        self.retry_after, self.request_id = retry_after, request_id
+        super().__init__(message)
+
+
+class ToolError(InterlockError):
+    """Raise it in a tool: the model reads the message, the turn goes on. `code` is upper case, if any."""
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        self.message, self.code = message, code
+        super().__init__(message)
+
+
+class InputDropped(InterlockError):
+    """The message never reached the model. `outcome`: rejected, omitted, canceled or failed."""
+
+    def __init__(self, message_id: str, outcome: str, reason: str | None = None) -> None:
+        self.message_id, self.outcome, self.reason = message_id, outcome, reason
+        super().__init__(f"Message {message_id} was {outcome}{f': {reason}' if reason else ''}.")

@@ -1,0 +1,149 @@
+"""Stopping: one signal a turn, seen by everything that may take long.
+
+Lives here: `Signal`, which is set once with a cause, and `Signal.cutting`, a region in which the awaiting task is cut
+when the signal is set, in the manner of `asyncio.timeout`: one cancel, one `uncancel`, no task of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+
+from interlock.log.reasons import Cause
+
+
+class Stopped(Exception):
+    """The signal was set: raised by `raise_if_set` and out of a region that was cut."""
+
+    def __init__(self, cause: Cause) -> None:
+        self.cause = cause
+        super().__init__(f"stopped: {cause.kind}{f' ({cause.reason})' if cause.reason else ''}")
+
+
+class Signal:
+    """Set at most once; the first cause wins. A child follows its parent and may be set alone."""
+
+    __slots__ = ("_callbacks", "_unlink", "cause")
+
+    def __init__(self, parent: Signal | None = None) -> None:
+        self.cause: Cause | None = None
+        self._callbacks: dict[object, Callable[[Cause], None]] = {}
+        self._unlink: Callable[[], None] | None = None
+        if parent is not None:
+            if parent.cause is not None:
+                self.cause = parent.cause
+            else:
+                self._unlink = parent.on_set(self.set)
+
+    def is_set(self) -> bool:
+        return self.cause is not None
+
+    def raise_if_set(self) -> None:
+        """
+        Raises:
+            Stopped: the signal is set.
+        """
+        if self.cause is not None:
+            raise Stopped(self.cause)
+
+    def set(self, cause: Cause) -> bool:
+        """Set it and run the callbacks, in order of registration. False when it was set before."""
+        if self.cause is not None:
+            return False
+        self.cause = cause
+        self.release()
+        callbacks, self._callbacks = self._callbacks, {}
+        for callback in callbacks.values():
+            callback(cause)
+        return True
+
+    def on_set(self, callback: Callable[[Cause], None]) -> Callable[[], None]:
+        """Call back when it is set (at once, if it is). Returns the way to undo it."""
+        if self.cause is not None:
+            callback(self.cause)
+            return _nothing
+        key = object()
+        self._callbacks[key] = callback
+
+        def dispose() -> None:
+            self._callbacks.pop(key, None)
+
+        return dispose
+
+    def release(self) -> None:
+        """Let go of the parent: a child whose work is over need not be told any more."""
+        if self._unlink is not None:
+            self._unlink()
+            self._unlink = None
+
+    async def wait(self) -> Cause:
+        """Wait until it is set; the cause."""
+        if self.cause is not None:
+            return self.cause
+        future: asyncio.Future[Cause] = asyncio.get_running_loop().create_future()
+
+        def wake(cause: Cause) -> None:
+            if not future.done():
+                future.set_result(cause)
+
+        dispose = self.on_set(wake)
+        try:
+            return await future
+        finally:
+            dispose()
+
+    def cutting(self) -> Cut:
+        """A region whose awaiting is cut when the signal is set: `with signal.cutting(): await foreign()`.
+
+        Raises:
+            Stopped: on leaving, if the region was cut. A cancel from elsewhere passes as `CancelledError`.
+        """
+        return Cut(self)
+
+
+class Cut:
+    __slots__ = ("_cancelling", "_dispose", "_fired", "_signal", "_task")
+
+    def __init__(self, signal: Signal) -> None:
+        self._signal = signal
+        self._fired = False
+
+    def __enter__(self) -> Cut:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a region can only be cut inside a task")
+        self._signal.raise_if_set()
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._dispose = self._signal.on_set(self._fire)
+        return self
+
+    def _fire(self, cause: Cause) -> None:
+        self._fired = True
+        if self._task is not asyncio.current_task():  # set from inside the region: it ends at its next check
+            self._task.cancel()
+        else:
+            self._task.get_loop().call_soon(self._fire_later)
+
+    def _fire_later(self) -> None:
+        if self._fired:
+            self._task.cancel()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._dispose()
+        if not self._fired:
+            return
+        self._fired = False  # a late `_fire_later` must not cancel whatever runs next
+        if kind is not None and issubclass(kind, asyncio.CancelledError):
+            if self._task.uncancel() <= self._cancelling:
+                assert self._signal.cause is not None
+                raise Stopped(self._signal.cause) from None
+        elif self._task.cancelling() > self._cancelling:
+            self._task.uncancel()
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,107 @@
+"""One line of the log: the envelope around a fact, and its exact form as JSON.
+
+Lives here: `Event`, `encode_event` and `decode_event`. Position and time live here and not in facts, so that tests
+compare bare facts. The stored keys are seq, type, time, life, causes, ignorable and data.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from interlock.errors import UnknownFact, UnreadableLog
+from interlock.log.facts import Fact, Span, Unknown, fact_class
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One line of the log."""
+
+    seq: int  # contiguous from 0
+    time: int  # Unix epoch, milliseconds
+    life: int  # which opening of the session wrote it, from 1
+    fact: Fact
+    causes: tuple[Span, ...] = ()  # earlier seqs that this one rests on: single, or (first, last)
+    ignorable: bool = False
+
+    @property
+    def type(self) -> str:
+        fact = self.fact
+        return fact.stored_type if type(fact) is Unknown else fact.type
+
+
+class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """An event as it is stored: `data` is the fact's own JSON."""
+
+    seq: int
+    type: str
+    time: int
+    life: int
+    data: msgspec.Raw
+    causes: tuple[Span, ...] = ()
+    ignorable: bool = False
+
+
+_encoder = msgspec.json.Encoder()
+_envelope_decoder = msgspec.json.Decoder(Envelope)
+_fact_decoders: dict[type[Fact], msgspec.json.Decoder[Any]] = {}
+
+encode_json = _encoder.encode
+decode_json = msgspec.json.Decoder().decode
+
+
+def encode_fact(fact: Fact) -> bytes:
+    """The fact's own JSON, the `data` of its line."""
+    return _encoder.encode(fact.data if type(fact) is Unknown else fact)
+
+
+def decode_fact(type_: str, data: bytes | msgspec.Raw, *, seq: int, ignorable: bool = False) -> Fact:
+    """The fact of a stored line.
+
+    Raises:
+        UnknownFact: the type is not registered and the line may not be skipped.
+        UnreadableLog: the data does not fit the type: an unknown field, a wrong type, a missing one.
+    """
+    cls = fact_class(type_)
+    if cls is None:
+        if not ignorable:
+            raise UnknownFact(type_, seq)
+        return Unknown(type_, decode_json(data))
+    decoder = _fact_decoders.get(cls)
+    if decoder is None:
+        decoder = _fact_decoders[cls] = msgspec.json.Decoder(cls)
+    try:
+        made: Fact = decoder.decode(data)
+    except msgspec.MsgspecError as error:
+        raise UnreadableLog(seq, f"{type_}: {error}") from None
+    return made
+
+
+def encode_event(event: Event) -> bytes:
+    """One line of JSON, without a newline."""
+    return _encoder.encode(
+        Envelope(
+            event.seq,
+            event.type,
+            event.time,
+            event.life,
+            msgspec.Raw(encode_fact(event.fact)),
+            event.causes,
+            event.ignorable,
+        )
+    )
+
+
+def decode_event(line: bytes | str) -> Event:
+    """The event of one line.
+
+    Raises:
+        UnknownFact: a type that is not known and not ignorable.
+        UnreadableLog: not an event.
+    """
+    try:
+        stored = _envelope_decoder.decode(line)
+    except msgspec.MsgspecError as error:
+        raise UnreadableLog(-1, str(error)) from None
+    fact = decode_fact(stored.type, stored.data, seq=stored.seq, ignorable=stored.ignorable)
+    return Event(stored.seq, stored.time, stored.life, fact, stored.causes, stored.ignorable)

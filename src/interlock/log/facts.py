@@ -1,0 +1,694 @@
+"""The facts a session records: the vocabulary of the log.
+
+Lives here: one frozen struct a fact, and the open registry that finds a struct by its stored type. `call` is always
+the seq of the `tool/call` (or of the `subcall/start`) line, never the model's id, which a server may repeat.
+May call: anyone reads; only `Session.append` writes. Plugins add their own with `register_fact`. The first line of a
+docstring is the meaning shown in the event table of docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from interlock.log.messages import Block, Message, Source, Text
+from interlock.log.reasons import Cause, EndReason, StepReason
+
+FORMAT = "1.0"  # major.minor: a new field or type raises the minor, a changed meaning the major
+
+Span: TypeAlias = int | tuple[int, int]
+ListName: TypeAlias = Literal["next-turn", "next-step"]
+Effect: TypeAlias = Literal["read", "idempotent", "write"]
+
+
+class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """Base of all facts. `type` is the stored name; `ignorable` says that a reader may skip it unknown."""
+
+    type: ClassVar[str] = ""
+    ignorable: ClassVar[bool] = False
+    surface: ClassVar[bool] = False  # part of the model's history
+    barrier: ClassVar[str] = ""  # what must not happen before this line is on disk
+
+
+F = TypeVar("F", bound=type[Fact])
+_registry: dict[str, type[Fact]] = {}
+
+
+def register_fact(cls: F) -> F:
+    """Make a fact known by its `type`, so that logs that hold it can be read. Usable as a decorator.
+
+    Raises:
+        ValueError: no type, or a type that another class has.
+    """
+    if not cls.type:
+        raise ValueError(f"{cls.__name__} needs a class attribute `type`, for example type = 'myplugin/noted'")
+    known = _registry.get(cls.type)
+    if known is not None and known is not cls and known.__qualname__ != cls.__qualname__:
+        raise ValueError(f"{cls.type!r} is registered by {known.__qualname__} already")
+    _registry[cls.type] = cls
+    return cls
+
+
+def known_facts() -> dict[str, type[Fact]]:
+    """Every registered fact by its stored type, in order of registration."""
+    return dict(_registry)
+
+
+def fact_class(type_: str) -> type[Fact] | None:
+    return _registry.get(type_)
+
+
+class Unknown(Fact, frozen=True):
+    """An event of a type that is not known here and that was marked ignorable."""
+
+    stored_type: str
+    data: Any
+
+
+# Values inside facts
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """A value inside a fact."""
+
+
+class ParentSession(Record, frozen=True):
+    session: str
+    seq: int  # the fork boundary: pending input is folded from after it
+
+
+class Pending(Record, frozen=True):
+    next_turn: int = 0
+    next_step: int = 0
+
+
+class Said(Record, frozen=True):
+    """What one participant answered at a point."""
+
+    who: str
+    answer: str
+    reason: str | None = None
+    rule: str | None = None
+    file: str | None = None
+    line: int | None = None
+    us: int = 0  # microseconds it took
+
+
+class Section(Record, frozen=True):
+    """A named part of the system prompt."""
+
+    name: str
+    text: str
+
+
+class ToolSpec(Record, frozen=True):
+    """A tool as the model sees it. `schema` is a JSON schema of its arguments."""
+
+    name: str
+    description: str
+    schema: Any
+
+
+class Usage(Record, frozen=True):
+    """Tokens, as the provider counted them."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0  # of the input
+    reasoning: int = 0  # of the output
+
+
+class Failure(Record, frozen=True):
+    code: str
+    message: str
+    status: int | None = None
+    retry_after_ms: int | None = None
+    request_id: str | None = None
+
+
+class CallError(Record, frozen=True):
+    """Why a call did not succeed. `handler_executed`: its body was invoked."""
+
+    code: str
+    name: str = ""  # the exception's class, if there was one
+    handler_executed: bool = False
+
+
+class Change(Record, frozen=True):
+    who: str
+    before: Any
+    after: Any
+
+
+class Advice(Record, frozen=True):
+    verdict: Literal["allow", "ask", "deny"]
+    who: str
+    reason: str | None = None
+
+
+class Edit(Record, frozen=True):
+    who: str
+    what: Literal["replaced", "blocked", "finalised"]
+
+
+class ClaimedKeys(Record, frozen=True):
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+
+# Session
+
+
+@register_fact
+class SessionCreated(Fact, frozen=True):
+    """A session began: its format, folder and, for a fork, its parent."""
+
+    type = "session/created"
+    format: str
+    session_id: str
+    cwd: str | None = None
+    agent: str | None = None
+    parent: ParentSession | None = None
+    package: str = ""
+
+
+@register_fact
+class SessionOpened(Fact, frozen=True):
+    """An opening of the session that writes: a new life."""
+
+    type = "session/opened"
+    life: int
+    how: Literal["new", "resume", "fork"]
+    host: str = ""
+    pid: int = 0
+    lease: int | None = None
+
+
+@register_fact
+class SessionRepaired(Fact, frozen=True):
+    """What a crash had left open was closed before this line."""
+
+    type = "session/repaired"
+    barrier = "anything else of this life"
+    from_seq: int
+    cause: Literal["crash", "store-lost"]
+    closed: tuple[int, ...] = ()
+
+
+@register_fact
+class PolicyChanged(Fact, frozen=True):
+    """The preset in force from here on; the last one wins over configuration."""
+
+    type = "policy/changed"
+    preset: str
+    sandbox: str | None = None
+    approval: str | None = None
+    sources: tuple[tuple[str, str], ...] = ()  # file, digest
+    by: str = ""
+
+
+@register_fact
+class ObserverFailed(Fact, frozen=True):
+    """An observer raised; it was contained and changed nothing."""
+
+    type = "observer/failed"
+    ignorable = True
+    point: str
+    who: str
+    error: str
+    at: int
+
+
+# Inbox
+
+
+@register_fact
+class InboxSpliced(Fact, frozen=True):
+    """Messages were put into a queue or taken from it, as an array splice."""
+
+    type = "agent/inbox/spliced"
+    list: ListName
+    start: int
+    removed: int = 0
+    inserted: tuple[Message, ...] = ()
+    outcome: Literal["canceled"] | None = None  # only for discarding removals
+    wake: bool = False
+    by: str | None = None
+
+
+@register_fact
+class InboxClaimed(Fact, frozen=True):
+    """A proposal reserved pending messages; each will have exactly one fate."""
+
+    type = "agent/inbox/claimed"
+    turn: int
+    step: int
+    next_step: tuple[str, ...] = ()
+    next_turn: tuple[str, ...] = ()
+
+
+@register_fact
+class InboxReturned(Fact, frozen=True):
+    """Reserved messages went back to the heads of their queues."""
+
+    type = "agent/inbox/returned"
+    turn: int
+    next_step: tuple[str, ...] = ()
+    next_turn: tuple[str, ...] = ()
+    why: Literal["error", "cancel", "crash"] = "error"
+    times: int = 1
+
+
+@register_fact
+class InboxDropped(Fact, frozen=True):
+    """Reserved messages were dropped, with the reason."""
+
+    type = "agent/inbox/dropped"
+    turn: int
+    ids: tuple[str, ...]
+    outcome: Literal["rejected", "omitted", "canceled", "failed"]
+    reason: str | None = None
+    by: str = ""
+    messages: tuple[Message, ...] = ()
+
+
+# Turn and step
+
+
+@register_fact
+class TurnStart(Fact, frozen=True):
+    """A turn was opened, before any claim."""
+
+    type = "turn/start"
+    turn: int
+
+
+@register_fact
+class TurnEnd(Fact, frozen=True):
+    """The turn is over, with its reason and what stayed pending."""
+
+    type = "turn/end"
+    barrier = "idle() returns"
+    turn: int
+    reason: EndReason
+    steps: int
+    rejected: tuple[str, ...] = ()
+    pending: Pending = Pending()
+
+
+@register_fact
+class CancelRequested(Fact, frozen=True):
+    """Somebody pressed stop."""
+
+    type = "cancel/requested"
+    cause: Cause
+    turn: int | None = None
+    keep_inbox: bool = False
+    grace_ms: int | None = None
+
+
+@register_fact
+class StepStart(Fact, frozen=True):
+    """A step was entered; its messages follow in the same append."""
+
+    type = "step/start"
+    turn: int
+    step: int
+
+
+@register_fact
+class StepEnd(Fact, frozen=True):
+    """The step is over: every call of it has its result."""
+
+    type = "step/end"
+    turn: int
+    step: int
+    reason: StepReason
+
+
+@register_fact
+class UserMessage(Fact, frozen=True):
+    """A prompt or a context became part of the model's history."""
+
+    type = "user/message"
+    surface = True
+    id: str
+    source: Source
+    role: Literal["user", "system"]
+    content: tuple[Block, ...]
+    place: Literal["prompt", "context"] = "prompt"
+    claim: int | None = None  # the claim that reserved it
+    call: int | None = None  # the call on whose result it rode
+
+
+@register_fact
+class DecisionMade(Fact, frozen=True):
+    """What a point decided about a proposal, a request or a stop, and who said what."""
+
+    type = "decision/made"
+    ignorable = True
+    point: str
+    subject: int
+    answer: str
+    by: str = ""
+    said: tuple[Said, ...] = ()
+    dropped: tuple[str, ...] = ()  # contexts that a pre-step left out
+
+
+@register_fact
+class BudgetWarned(Fact, frozen=True):
+    """A soft threshold was passed."""
+
+    type = "budget/warned"
+    scope: str
+    kind: str
+    used: float
+    limit: float
+
+
+# Model request
+
+
+@register_fact
+class RequestHeader(Fact, frozen=True):
+    """All of a request but its messages: whole value, when it changed."""
+
+    type = "request/header"
+    why: Literal["initial", "resume", "change"]
+    provider: str
+    model: str
+    settings: Any
+    system: tuple[Section, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+
+
+@register_fact
+class RequestSent(Fact, frozen=True):
+    """A request is about to leave; its digest covers header and messages."""
+
+    type = "request/sent"
+    barrier = "the request leaves"
+    step_start: int
+    attempt: int
+    header: int
+    last: int  # seq of the last surface line in it
+    messages: int
+    digest: str
+
+
+ChunkKind: TypeAlias = Literal["text", "reasoning", "call", "usage", "finish"]
+
+
+@register_fact
+class AssistantChunk(Fact, frozen=True):
+    """One chunk of the stream, as it arrived."""
+
+    type = "assistant/chunk"
+    sent: int
+    kind: ChunkKind
+    block: int = 0
+    text: str = ""
+    value: Any = None  # call: {id?, name?}; usage: its numbers; finish: {reason}; reasoning: {signature}?
+
+
+@register_fact
+class AssistantMessage(Fact, frozen=True):
+    """The model's answer, or the visible prefix of an interrupted one."""
+
+    type = "assistant/message"
+    surface = True
+    sent: int
+    blocks: tuple[Block, ...]
+    finish: str | None = None
+    usage: Usage | None = None
+    interrupted: bool = False
+    renamed: dict[str, str] | None = None  # new id: the id the model gave
+    dropped_calls: int = 0
+
+
+@register_fact
+class RequestFailed(Fact, frozen=True):
+    """An attempt failed; its chunks are nobody's."""
+
+    type = "request/failed"
+    sent: int
+    failure: Failure
+
+
+@register_fact
+class RetryScheduled(Fact, frozen=True):
+    """The request will be repeated after a wait."""
+
+    type = "retry/scheduled"
+    retry_id: str
+    sent: int
+    provider: str
+    mode: Literal["normal", "always", "listener"]
+    policy_key: str
+    n: int
+    delay_ms: int
+    max: int | None = None
+
+
+@register_fact
+class RetryStarted(Fact, frozen=True):
+    """The wait is over."""
+
+    type = "retry/started"
+    retry_id: str
+
+
+@register_fact
+class HistoryReplaced(Fact, frozen=True):
+    """A range of the model's history is shadowed by other messages."""
+
+    type = "history/replaced"
+    surface = True
+    first: int
+    last: int
+    messages: tuple[Message, ...]
+    why: Literal["compaction", "pruning", "repair"]
+    by: str = ""
+
+
+# Tool call
+
+
+@register_fact
+class ToolCalled(Fact, frozen=True):
+    """The model asked for a tool; nothing has run yet."""
+
+    type = "tool/call"
+    turn: int
+    step: int
+    index: int  # in the message, from 0
+    call_id: str
+    name: str
+    arguments: str  # the model's own text
+    effect: Effect | None = None
+    synthetic: bool = False  # written only to be answered: nothing looked at it
+
+
+@register_fact
+class ToolPrepared(Fact, frozen=True):
+    """Somebody rewrote the arguments or advised; later lines speak of `effective`."""
+
+    type = "tool/prepared"
+    call: int
+    original: Any
+    effective: Any
+    changes: tuple[Change, ...] = ()
+    advice: tuple[Advice, ...] = ()
+
+
+@register_fact
+class ToolDecided(Fact, frozen=True):
+    """Who may: the verdict on a call and what each participant said."""
+
+    type = "tool/decided"
+    call: int
+    stage: Literal["policy", "guard", "recheck"]
+    verdict: Literal["allow", "ask", "deny"]
+    by: str
+    code: str | None = None
+    reason: str | None = None
+    said: tuple[Said, ...] = ()
+
+
+@register_fact
+class ApprovalAsked(Fact, frozen=True):
+    """A person is asked; the digest binds the answer to what is shown."""
+
+    type = "approval/asked"
+    barrier = "any channel shows it"
+    approval_id: str
+    call: int
+    question: str
+    effective: Any
+    digest: str
+    options: tuple[str, ...] = ("once",)
+    expires: int | None = None
+
+
+@register_fact
+class ApprovalDecided(Fact, frozen=True):
+    """The one answer to an approval."""
+
+    type = "approval/decided"
+    approval_id: str
+    call: int
+    digest: str
+    outcome: Literal["allowed-once", "rejected", "cancelled", "unavailable"]
+    by: str | None = None
+    how: Literal["tty", "token", "api", "acp"] | None = None
+    channel: str | None = None
+    message: str | None = None
+    edited: Any = None
+    rule_written: str | None = None
+
+
+@register_fact
+class ApprovalLate(Fact, frozen=True):
+    """An answer came after the approval was decided, and changed nothing."""
+
+    type = "approval/late"
+    ignorable = True
+    approval_id: str
+    answer: str
+    by: str | None = None
+
+
+@register_fact
+class ToolStarted(Fact, frozen=True):
+    """The body is about to run, with these arguments."""
+
+    type = "tool/started"
+    barrier = "the body of an IDEMPOTENT or WRITE tool starts"
+    call: int
+    digest: str
+    run: int = 1
+    claims: ClaimedKeys | None = None
+
+
+@register_fact
+class ToolSettled(Fact, frozen=True):
+    """An outcome is known before its turn to be committed."""
+
+    type = "tool/settled"
+    call: int
+    ok: bool
+    content: tuple[Text, ...] = ()
+    error: CallError | None = None
+    contexts: tuple[Message, ...] = ()
+    conclude: bool = False
+    ms: int = 0
+    review: bool = False  # a post listener or a finaliser had yet to see it
+
+
+@register_fact
+class ToolResulted(Fact, frozen=True):
+    """The one result of a call, committed in the model's order."""
+
+    type = "tool/result"
+    surface = True
+    call: int
+    call_id: str
+    content: tuple[Text, ...] = ()
+    error: CallError | None = None
+    meta: Any = None
+    conclude: bool = False
+    contexts: tuple[Message, ...] = ()
+    stop: str | None = None  # who ended the turn after this batch
+    edits: tuple[Edit, ...] = ()
+    started: int | None = None  # epoch ms
+    settled: int | None = None  # epoch ms
+
+
+@register_fact
+class ToolAbandoned(Fact, frozen=True):
+    """The grace was used up while the body still ran."""
+
+    type = "tool/abandoned"
+    call: int
+    after_ms: int
+    how: Literal["cooperative", "SIGTERM", "SIGKILL"]
+
+
+@register_fact
+class ToolLate(Fact, frozen=True):
+    """An abandoned body ended after all."""
+
+    type = "tool/late"
+    ignorable = True
+    call: int
+    ok: bool
+    summary: str
+    ms: int
+
+
+@register_fact
+class SubcallStart(Fact, frozen=True):
+    """A tool called another tool: admission of a nested call."""
+
+    type = "subcall/start"
+    outer: int
+    id: str
+    name: str
+    arguments: Any
+    effect: Effect | None = None
+
+
+@register_fact
+class SubcallEnd(Fact, frozen=True):
+    """A nested call is over; its contexts ride on the outer result."""
+
+    type = "subcall/end"
+    start: int
+    ok: bool
+    content: tuple[Text, ...] = ()
+    error: CallError | None = None
+    contexts: tuple[Message, ...] = ()
+    conclude: bool = False
+
+
+# Hooks
+
+
+@register_fact
+class HookInvoked(Fact, frozen=True):
+    """A hook of the four-event surface said something, or a program is about to be started."""
+
+    type = "hook/invoked"
+    hook_id: str
+    event: str
+    who: str
+    call: int | None = None
+    dialect: str | None = None
+    file: str | None = None
+    digest: str | None = None
+
+
+@register_fact
+class HookResulted(Fact, frozen=True):
+    """What the hook answered: only the fields it set."""
+
+    type = "hook/result"
+    hook_id: str
+    ms: int
+    said: Any = None
+    exit: int | None = None
+    error: str | None = None
+    won: bool = False
+    unused: str | None = None
+
+
+@register_fact
+class HookProblem(Fact, frozen=True):
+    """Something is wrong with a hook's configuration."""
+
+    type = "hook/problem"
+    ignorable = True
+    file: str
+    what: str
+    line: int | None = None

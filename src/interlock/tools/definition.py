@@ -1,0 +1,217 @@
+"""What a tool is: a typed function and what it declares about itself.
+
+Lives here: `Tool`, the `tool` decorator, and the declarations `Effect`, `Concurrency`, `Claims` and `StopMode`.
+A definition is immutable. Its schema is built on first use, so that importing a module of tools stays cheap.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
+
+from interlock.errors import ConfigError
+from interlock.log.facts import ToolSpec
+from interlock.tools.arguments import Arguments, Output, docstring_parts, resolve_hints
+
+if TYPE_CHECKING:
+    from interlock.tools.call import ToolCall, ToolResult
+
+
+class Effect(str, Enum):
+    """What a crash or a retry may do with a call."""
+
+    READ = "read"  # changes nothing: may be repeated, need not wait for the disk
+    IDEMPOTENT = "idempotent"  # twice is as good as once
+    WRITE = "write"  # the default: assume the worst
+
+
+class Concurrency(str, Enum):
+    EXCLUSIVE = "exclusive"  # the default: alone
+    PARALLEL = "parallel"  # conflicts with nothing
+
+
+class StopMode(str, Enum):
+    """How a running body is told to end."""
+
+    COOPERATIVE = "cooperative"  # its signal is set; an async body also gets one CancelledError
+    PROCESS = "process"  # the same, and the body ends its process group: SIGTERM, grace, SIGKILL
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """What one call touches: `/`-separated keys, such as resolved paths.
+
+    A key conflicts with itself, with its parents and with its children when either side writes.
+    """
+
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+    def __init__(self, *, reads: Iterable[str] = (), writes: Iterable[str] = ()) -> None:
+        for given in (reads, writes):
+            if isinstance(given, str):
+                raise TypeError(f"claims are several keys: write [{given!r}]")
+        object.__setattr__(self, "reads", tuple(reads))
+        object.__setattr__(self, "writes", tuple(writes))
+
+
+Mode: TypeAlias = Concurrency | Claims
+Classifier: TypeAlias = "Callable[[ToolCall], Mode | str]"
+
+_EFFECTS = {member.value: member for member in Effect}
+_CONCURRENCY = {member.value: member for member in Concurrency}
+_STOPS = {member.value: member for member in StopMode}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tool:
+    """A tool's definition. Make one with `@tool`; change a copy with `with_`."""
+
+    name: str
+    fn: Callable[..., Any]
+    effect: Effect = Effect.WRITE
+    concurrency: Concurrency | Classifier = Concurrency.EXCLUSIVE
+    timeout: float | None = None  # seconds for one run of the body
+    stop: StopMode = StopMode.COOPERATIVE
+    render: Callable[[Any], str] | None = None  # the returned value as the model reads it
+    finalise: Callable[[ToolCall, ToolResult], str | None] | None = None  # a last word on content
+    description: str = ""
+    #: The name of the parameter that gets the ToolContext, found by its type.
+    context_parameter: str | None = field(default=None, compare=False)
+
+    @cached_property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self.fn)
+
+    @cached_property
+    def arguments(self) -> Arguments:
+        """The validator and schema of the arguments."""
+        return Arguments.of(self.fn, self.name, skip=self.context_parameter)
+
+    @cached_property
+    def output(self) -> Output:
+        """The validator of what the function returns."""
+        return Output.of(self.fn, self.name)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The JSON schema of the arguments, as the model sees it."""
+        return self.arguments.schema
+
+    @cached_property
+    def spec(self) -> ToolSpec:
+        return ToolSpec(self.name, self.description, self.schema)
+
+    def with_(self, **changes: Any) -> Tool:
+        """A changed copy: `read.with_(name="read_file")`.
+
+        Raises:
+            ConfigError: an unknown field or an illegal value.
+        """
+        unknown = changes.keys() - {
+            "name", "effect", "concurrency", "timeout", "stop", "render", "finalise", "description",
+        }  # fmt: skip
+        if unknown:
+            raise ConfigError(f"a tool has no {', '.join(sorted(unknown))!s} to change")
+        return replace(self, **_checked(changes))
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _member(kind: str, known: dict[str, Any], value: object) -> Any:
+    if isinstance(value, Enum) and value in known.values():
+        return value
+    if isinstance(value, str) and value in known:
+        return known[value]
+    raise ConfigError(f"{kind} must be one of {', '.join(known)}, not {value!r}")
+
+
+def _checked(given: dict[str, Any]) -> dict[str, Any]:
+    made = dict(given)
+    if "effect" in made:
+        made["effect"] = _member("effect", _EFFECTS, made["effect"])
+    if "stop" in made:
+        made["stop"] = _member("stop", _STOPS, made["stop"])
+    if "concurrency" in made and not callable(made["concurrency"]):
+        made["concurrency"] = _member("concurrency", _CONCURRENCY, made["concurrency"])
+    timeout = made.get("timeout")
+    if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
+        raise ConfigError(f"timeout is a number of seconds above 0, not {timeout!r}")
+    name = made.get("name")
+    if name is not None and not (
+        isinstance(name, str) and 0 < len(name) <= 64 and all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
+    ):
+        raise ConfigError(f"a tool's name is 1 to 64 ASCII letters, digits, _ and -, not {name!r}")
+    return made
+
+
+EffectName: TypeAlias = Effect | Literal["read", "idempotent", "write"]
+ConcurrencyName: TypeAlias = Concurrency | Literal["exclusive", "parallel"] | Classifier
+StopName: TypeAlias = StopMode | Literal["cooperative", "process"]
+
+
+@overload
+def tool(fn: Callable[..., Any], /) -> Tool: ...
+@overload
+def tool(
+    name: str | None = None,
+    /,
+    *,
+    effect: EffectName = "write",
+    concurrency: ConcurrencyName = "exclusive",
+    timeout: float | None = None,
+    stop: StopName = "cooperative",
+    render: Callable[[Any], str] | None = None,
+    finalise: Callable[[ToolCall, ToolResult], str | None] | None = None,
+    description: str | None = None,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(fn: Callable[..., Any] | str | None = None, /, **declared: Any) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a typed function: `@tool` or `@tool(effect="read", concurrency="parallel")`.
+
+    The name is the function's, the description its docstring, the schema comes from its annotations and from the
+    `Args:` of the docstring. A parameter annotated `ToolContext` gets the context and is not shown to the model.
+    Async functions run on the event loop; others in a thread of ours, which never holds the exit.
+
+    effect: what a crash or retry may do with it. concurrency: `exclusive`, `parallel`, or a function of the
+    `ToolCall` that says so or names `Claims`. timeout: seconds for one run. stop: `process` if the body ends its
+    processes when its signal is set. render: value to the model's text. finalise: a last word on the content.
+
+    Raises:
+        ConfigError: an illegal declaration, or parameters that cannot be arguments (`*args`, no annotation).
+    """
+    if callable(fn):
+        return _make(fn, None, {})
+    if fn is not None and not isinstance(fn, str):
+        raise ConfigError(f"@tool decorates a function, not {type(fn).__name__}")
+    return lambda function: _make(function, fn, declared)
+
+
+def _make(fn: Callable[..., Any], name: str | None, declared: dict[str, Any]) -> Tool:
+    if isinstance(fn, Tool):
+        raise ConfigError(f"{fn.name!r} is a tool already: change a copy with .with_()")
+    known = {"effect", "concurrency", "timeout", "stop", "render", "finalise", "description"}
+    if unknown := declared.keys() - known:
+        raise ConfigError(f"@tool has no {', '.join(sorted(unknown))}: it takes {', '.join(sorted(known))}")
+    checked = _checked({**declared, "name": name or getattr(fn, "__name__", "")})
+    description = checked.pop("description", None)
+    if description is None:
+        description = docstring_parts(fn)[0]
+    return Tool(fn=fn, description=description, context_parameter=_context_parameter(fn), **checked)
+
+
+def _context_parameter(fn: Callable[..., Any]) -> str | None:
+    from interlock.tools.context import ToolContext
+
+    for name, parameter in inspect.signature(fn).parameters.items():
+        annotation = parameter.annotation
+        if annotation is ToolContext:
+            return name
+        if isinstance(annotation, str) and annotation.rpartition(".")[2] == "ToolContext":
+            if resolve_hints(fn, extra={"ToolContext": ToolContext}).get(name) is ToolContext:
+                return name
+    return None
