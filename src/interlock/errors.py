@@ -48,10 +48,22 @@ class UnknownModel(ConfigError):
         )
 
 
+class MissingKey(ConfigError):
+    """`variable` is the environment variable that would have been read."""
+
+    def __init__(self, provider: str, variable: str) -> None:
+        self.provider, self.variable = provider, variable
+        super().__init__(
+            f"No API key for {provider}: set {variable}, or pass api_key=. A server on this machine needs none."
+        )
+
+
 class DuplicateTool(ConfigError):
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"A tool named {name!r} is already registered in this scope. Give one of them another name.")
+        super().__init__(
+            f"A tool named {name!r} is already registered in this scope. Give one of them another name."
+        )
 
 
 class UsageError(InterlockError):
@@ -77,19 +89,25 @@ class InboxError(UsageError):
 class DuplicateMessage(InboxError):
     def __init__(self, message_id: str) -> None:
         self.message_id = message_id
-        super().__init__(f"A message with id {message_id!r} is already pending. Leave the id out, or use a new one.")
+        super().__init__(
+            f"A message with id {message_id!r} is already pending. Leave the id out, or use a new one."
+        )
 
 
 class UnknownMessage(InboxError):
     def __init__(self, message_id: str) -> None:
         self.message_id = message_id
-        super().__init__(f"No pending message has the id {message_id!r}: it may have been claimed by a step already.")
+        super().__init__(
+            f"No pending message has the id {message_id!r}: it may have been claimed by a step already."
+        )
 
 
 class InboxFull(InboxError):
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        super().__init__(f"The inbox holds {limit} messages, its bound. Wait for a turn, or clear some of them.")
+        super().__init__(
+            f"The inbox holds {limit} messages, its bound. Wait for a turn, or clear some of them."
+        )
 
 
 class MessageTooLarge(InboxError):
@@ -122,13 +140,48 @@ class SessionError(InterlockError):
 class SessionClosed(UsageError):
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
-        super().__init__(f"Session {session_id} is closed. Open it again with open_session or Agent(session=...).")
+        super().__init__(
+            f"Session {session_id} is closed. Open it again with open_session or Agent(session=...)."
+        )
+
+
+class ReadOnlySession(UsageError):
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        super().__init__(
+            f"Session {session_id} was opened read-only. Open it without readonly=True to write to it."
+        )
+
+
+class StoreClosed(UsageError):
+    def __init__(self) -> None:
+        super().__init__("This store is closed. Make a new one of the same file.")
 
 
 class UnknownSession(SessionError):
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
-        super().__init__(f"No session {session_id!r} in this store. `interlock sessions` lists what is there.")
+        super().__init__(
+            f"No session {session_id!r} in this store. `interlock sessions` lists what is there."
+        )
+
+
+class DuplicateSession(SessionError):
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        super().__init__(
+            f"There is a session {session_id!r} in this store already. Open it, or choose another id."
+        )
+
+
+class NewerFormat(SessionError):
+    """What is stored was written by a later version: `found` is its format, `known` the last one read here."""
+
+    def __init__(self, where: str, found: int, known: int) -> None:
+        self.where, self.found, self.known = where, found, known
+        super().__init__(
+            f"{where} has format {found}; this version reads formats up to {known}. Install a newer interlock."
+        )
 
 
 class StoreFailed(SessionError):
@@ -136,13 +189,17 @@ class StoreFailed(SessionError):
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
-        super().__init__(f"The store cannot write: {problem}. What was acknowledged is safe; reopen when this is mended.")
+        super().__init__(
+            f"The store cannot write: {problem}. What was acknowledged is safe; reopen when this is mended."
+        )
 
 
 class SessionBusy(SessionError):
     def __init__(self, session_id: str, holder: str) -> None:
         self.session_id, self.holder = session_id, holder
-        super().__init__(f"Session {session_id} is driven by {holder}. Follow it, or wait until it is released.")
+        super().__init__(
+            f"Session {session_id} is driven by {holder}. Follow it, or wait until it is released."
+        )
 
 
 class UnknownFact(SessionError):
@@ -174,7 +231,7 @@ class ModelFailure(InterlockError):
     """A model request failed.
 
     code: upper case: RATE_LIMIT, SERVER, TIMEOUT, TRANSPORT, EMPTY_RESPONSE, STREAM_CLOSED, AUTH, BAD_REQUEST,
-        CONTEXT_LENGTH, MALFORMED, NO_ADAPTER, ABORTED, UNKNOWN.
+        NOT_FOUND, CONTEXT_LENGTH, MALFORMED, NO_ADAPTER, ABORTED, SCRIPT_EXHAUSTED, UNKNOWN.
     status: HTTP status, if there was one. retry_after: seconds, if the provider said so.
     """
 

@@ -28,7 +28,7 @@ class Signal:
 
     def __init__(self, parent: Signal | None = None) -> None:
         self.cause: Cause | None = None
-        self._callbacks: dict[object, Callable[[Cause], None]] = {}
+        self._callbacks: dict[object, Callable[[Cause], object]] = {}
         self._unlink: Callable[[], None] | None = None
         if parent is not None:
             if parent.cause is not None:
@@ -58,7 +58,7 @@ class Signal:
             callback(cause)
         return True
 
-    def on_set(self, callback: Callable[[Cause], None]) -> Callable[[], None]:
+    def on_set(self, callback: Callable[[Cause], object]) -> Callable[[], None]:
         """Call back when it is set (at once, if it is). Returns the way to undo it."""
         if self.cause is not None:
             callback(self.cause)

@@ -42,7 +42,9 @@ def register_fact(cls: F) -> F:
         ValueError: no type, or a type that another class has.
     """
     if not cls.type:
-        raise ValueError(f"{cls.__name__} needs a class attribute `type`, for example type = 'myplugin/noted'")
+        raise ValueError(
+            f"{cls.__name__} needs a class attribute `type`, for example type = 'myplugin/noted'"
+        )
     known = _registry.get(cls.type)
     if known is not None and known is not cls and known.__qualname__ != cls.__qualname__:
         raise ValueError(f"{cls.type!r} is registered by {known.__qualname__} already")

@@ -28,7 +28,14 @@ class Text(msgspec.Struct, frozen=True, tag_field="type", tag="text", forbid_unk
     text: str
 
 
-class Reasoning(msgspec.Struct, frozen=True, tag_field="type", tag="reasoning", forbid_unknown_fields=True, omit_defaults=True):
+class Reasoning(
+    msgspec.Struct,
+    frozen=True,
+    tag_field="type",
+    tag="reasoning",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
     text: str
     signature: str | None = None  # a provider's replay data, if it wants the block back
 
@@ -41,7 +48,14 @@ class ToolUse(msgspec.Struct, frozen=True, tag_field="type", tag="call", forbid_
     arguments: str
 
 
-class ToolOutcome(msgspec.Struct, frozen=True, tag_field="type", tag="result", forbid_unknown_fields=True, omit_defaults=True):
+class ToolOutcome(
+    msgspec.Struct,
+    frozen=True,
+    tag_field="type",
+    tag="result",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
     """What the model reads of one call's result."""
 
     call_id: str
@@ -71,7 +85,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return cls(role="user", content=(Text(text),), id=id, source=source)
 
     @classmethod
-    def context(cls, text: str, *, source: Source | None = None, role: Literal["user", "system"] = "system") -> Message:
+    def context(
+        cls, text: str, *, source: Source | None = None, role: Literal["user", "system"] = "system"
+    ) -> Message:
         """Something the model should know that no person said."""
         return cls(role=role, content=(Text(text),), source=source or Source("plugin"))
 

@@ -21,11 +21,25 @@ class Cause(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     reason: str | None = None
 
 
-class Completed(msgspec.Struct, frozen=True, tag_field="kind", tag="completed", forbid_unknown_fields=True, omit_defaults=True):
+class Completed(
+    msgspec.Struct,
+    frozen=True,
+    tag_field="kind",
+    tag="completed",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
     by: Literal["hook"] | None = None  # "hook": a post hook ended the turn after its batch
 
 
-class Blocked(msgspec.Struct, frozen=True, tag_field="kind", tag="blocked", forbid_unknown_fields=True, omit_defaults=True):
+class Blocked(
+    msgspec.Struct,
+    frozen=True,
+    tag_field="kind",
+    tag="blocked",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
     reason: str
     by: str
 
@@ -38,7 +52,9 @@ class Aborted(msgspec.Struct, frozen=True, tag_field="kind", tag="aborted", forb
     cause: Cause
 
 
-class Failed(msgspec.Struct, frozen=True, tag_field="kind", tag="error", forbid_unknown_fields=True, omit_defaults=True):
+class Failed(
+    msgspec.Struct, frozen=True, tag_field="kind", tag="error", forbid_unknown_fields=True, omit_defaults=True
+):
     code: str
     message: str
     status: int | None = None
@@ -46,13 +62,22 @@ class Failed(msgspec.Struct, frozen=True, tag_field="kind", tag="error", forbid_
     request_id: str | None = None
 
 
-class OverBudget(msgspec.Struct, frozen=True, tag_field="kind", tag="budget", forbid_unknown_fields=True, omit_defaults=True):
+class OverBudget(
+    msgspec.Struct,
+    frozen=True,
+    tag_field="kind",
+    tag="budget",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
     budget: str  # steps, requests, tool_calls, tool_calls:NAME, tokens, wall, forced, attempts
     limit: float
     used: float
 
 
-class Interrupted(msgspec.Struct, frozen=True, tag_field="kind", tag="interrupted", forbid_unknown_fields=True):
+class Interrupted(
+    msgspec.Struct, frozen=True, tag_field="kind", tag="interrupted", forbid_unknown_fields=True
+):
     """Written only by repair, after a crash."""
 
 
@@ -62,7 +87,15 @@ EndReason: TypeAlias = Completed | Blocked | MaxTokens | Aborted | Failed | Over
 TURN_PRECEDENCE: Final = (Interrupted, Aborted, Failed, OverBudget, Blocked, MaxTokens, Completed)
 
 StepReason: TypeAlias = Literal[
-    "aborted", "error", "budget", "max-tokens", "hook-stopped", "concluded", "tools", "completed", "interrupted"
+    "aborted",
+    "error",
+    "budget",
+    "max-tokens",
+    "hook-stopped",
+    "concluded",
+    "tools",
+    "completed",
+    "interrupted",
 ]
 
 

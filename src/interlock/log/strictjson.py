@@ -36,8 +36,8 @@ class FrozenDict(dict[str, Any]):
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("this JSON object is frozen: make a changed copy with {**value, key: new}")
 
-    __setitem__ = __delitem__ = _refuse  # type: ignore[assignment]  # refusing is the point
-    clear = pop = popitem = setdefault = update = __ior__ = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = _refuse  # refusing is the point
+    clear = pop = popitem = setdefault = update = __ior__ = _refuse
 
     def __hash__(self) -> int:  # type: ignore[override]  # immutable, hence hashable where its values are
         return hash(frozenset(self.items()))
@@ -102,7 +102,13 @@ def parse(text: str) -> JSON:
         raise NotJSON(f"{error.msg} at line {error.lineno} column {error.colno}") from None
     except RecursionError:
         raise NotJSON(f"nested deeper than {MAX_DEPTH} levels") from None
-    if type(value) is FrozenDict and len(text) < 2 * MAX_DEPTH and "\\u" not in text and "[" not in text and text.isascii():
+    if (
+        type(value) is FrozenDict
+        and len(text) < 2 * MAX_DEPTH
+        and "\\u" not in text
+        and "[" not in text
+        and text.isascii()
+    ):
         return value  # flat enough and without anything left to check: the usual arguments of a call
     return freeze(value)
 

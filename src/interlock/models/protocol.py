@@ -62,7 +62,7 @@ class ModelRequest:
     system: tuple[Section, ...]
     messages: Sequence[Message]  # an immutable view: it is not copied, and does not change
     tools: tuple[ToolSpec, ...]
-    settings: Mapping[str, Any]  # temperature, max_output_tokens, ...: what the adapter knows; the rest passes through
+    settings: Mapping[str, Any]  # temperature, max_output_tokens, ...; unknown ones pass through
     session: str = ""
 
 

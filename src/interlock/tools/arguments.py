@@ -53,7 +53,9 @@ class Arguments:
             if parameter_name == skip:
                 continue
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-                raise ConfigError(f"tool {name!r}: {parameter} cannot be an argument; give it a name and a type")
+                raise ConfigError(
+                    f"tool {name!r}: {parameter} cannot be an argument; give it a name and a type"
+                )
             if parameter_name not in hints:
                 raise ConfigError(f"tool {name!r}: the parameter {parameter_name!r} needs a type annotation")
             # Fields are numbered and aliased, so that an argument may be called `schema` or `json`.
@@ -124,7 +126,9 @@ class Output:
     def __init__(self, name: str, hint: Any) -> None:
         self._name = name
         self._hint = hint
-        self._exact: type | None = hint if hint in (str, int, bool) else type(None) if hint is type(None) else None
+        self._exact: type | None = (
+            hint if hint in (str, int, bool) else type(None) if hint is type(None) else None
+        )
         self._adapter: Any = None
 
     @classmethod
@@ -140,7 +144,9 @@ class Output:
         try:
             if self._exact is not None:
                 if type(value) is not self._exact:
-                    raise InvalidOutput(f"declared to return {self._exact.__name__}, got {type(value).__name__}")
+                    raise InvalidOutput(
+                        f"declared to return {self._exact.__name__}, got {type(value).__name__}"
+                    )
                 return freeze(value)
             if self._hint is Any or self._hint is object:
                 return freeze(value)
@@ -162,7 +168,7 @@ class Output:
             raise InvalidOutput(str(error)) from None
 
 
-def resolve_hints(fn: Callable[..., Any], extra: dict[str, Any] | None = None) -> dict[str, Any]:
+def resolve_hints(fn: Callable[..., Any]) -> dict[str, Any]:
     """The function's annotations, with strings resolved.
 
     Raises:
@@ -171,7 +177,7 @@ def resolve_hints(fn: Callable[..., Any], extra: dict[str, Any] | None = None) -
     from interlock.tools.call import ToolOutput
     from interlock.tools.context import ToolContext
 
-    known = {"ToolContext": ToolContext, "ToolOutput": ToolOutput, **(extra or {})}
+    known = {"ToolContext": ToolContext, "ToolOutput": ToolOutput}
     try:
         hints = typing.get_type_hints(fn, localns=known, include_extras=True)
     except (NameError, TypeError) as error:

@@ -66,7 +66,12 @@ class ToolOutput:
     __slots__ = ("conclude", "contexts", "text", "value")
 
     def __init__(
-        self, value: Any, text: str | None = None, *, contexts: Iterable[Message | str] = (), conclude: bool = False
+        self,
+        value: Any,
+        text: str | None = None,
+        *,
+        contexts: Iterable[Message | str] = (),
+        conclude: bool = False,
     ) -> None:
         self.value = value
         self.text = text

@@ -1,27 +1,28 @@
 """What a tool is: a typed function and what it declares about itself.
 
-Lives here: `Tool`, the `tool` decorator, and the declarations `Effect`, `Concurrency`, `Claims` and `StopMode`.
+Lives here: `Tool`, the `tool` decorator, and the declarations `Effect` and `StopMode`.
 A definition is immutable. Its schema is built on first use, so that importing a module of tools stays cheap.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from interlock.errors import ConfigError
 from interlock.log.facts import ToolSpec
 from interlock.tools.arguments import Arguments, Output, docstring_parts, resolve_hints
+from interlock.tools.claims import Concurrency, Mode
 
 if TYPE_CHECKING:
     from interlock.tools.call import ToolCall, ToolResult
 
 
-class Effect(str, Enum):
+class Effect(StrEnum):
     """What a crash or a retry may do with a call."""
 
     READ = "read"  # changes nothing: may be repeated, need not wait for the disk
@@ -29,37 +30,13 @@ class Effect(str, Enum):
     WRITE = "write"  # the default: assume the worst
 
 
-class Concurrency(str, Enum):
-    EXCLUSIVE = "exclusive"  # the default: alone
-    PARALLEL = "parallel"  # conflicts with nothing
-
-
-class StopMode(str, Enum):
+class StopMode(StrEnum):
     """How a running body is told to end."""
 
     COOPERATIVE = "cooperative"  # its signal is set; an async body also gets one CancelledError
     PROCESS = "process"  # the same, and the body ends its process group: SIGTERM, grace, SIGKILL
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
-    """What one call touches: `/`-separated keys, such as resolved paths.
-
-    A key conflicts with itself, with its parents and with its children when either side writes.
-    """
-
-    reads: tuple[str, ...] = ()
-    writes: tuple[str, ...] = ()
-
-    def __init__(self, *, reads: Iterable[str] = (), writes: Iterable[str] = ()) -> None:
-        for given in (reads, writes):
-            if isinstance(given, str):
-                raise TypeError(f"claims are several keys: write [{given!r}]")
-        object.__setattr__(self, "reads", tuple(reads))
-        object.__setattr__(self, "writes", tuple(writes))
-
-
-Mode: TypeAlias = Concurrency | Claims
 Classifier: TypeAlias = "Callable[[ToolCall], Mode | str]"
 
 _EFFECTS = {member.value: member for member in Effect}
@@ -144,7 +121,9 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"timeout is a number of seconds above 0, not {timeout!r}")
     name = made.get("name")
     if name is not None and not (
-        isinstance(name, str) and 0 < len(name) <= 64 and all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
+        isinstance(name, str)
+        and 0 < len(name) <= 64
+        and all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
     ):
         raise ConfigError(f"a tool's name is 1 to 64 ASCII letters, digits, _ and -, not {name!r}")
     return made
@@ -170,7 +149,9 @@ def tool(
     finalise: Callable[[ToolCall, ToolResult], str | None] | None = None,
     description: str | None = None,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
-def tool(fn: Callable[..., Any] | str | None = None, /, **declared: Any) -> Tool | Callable[[Callable[..., Any]], Tool]:
+def tool(
+    fn: Callable[..., Any] | str | None = None, /, **declared: Any
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a typed function: `@tool` or `@tool(effect="read", concurrency="parallel")`.
 
     The name is the function's, the description its docstring, the schema comes from its annotations and from the
@@ -211,7 +192,10 @@ def _context_parameter(fn: Callable[..., Any]) -> str | None:
         annotation = parameter.annotation
         if annotation is ToolContext:
             return name
-        if isinstance(annotation, str) and annotation.rpartition(".")[2] == "ToolContext":
-            if resolve_hints(fn, extra={"ToolContext": ToolContext}).get(name) is ToolContext:
-                return name
+        if (
+            isinstance(annotation, str)
+            and annotation.rpartition(".")[2] == "ToolContext"
+            and resolve_hints(fn).get(name) is ToolContext
+        ):
+            return name
     return None

@@ -46,13 +46,22 @@ class Journal(Protocol):
     def write(self, events: Sequence[Event]) -> None:
         """Take lines, in order and as one: they are readable here at once, on disk after the next barrier.
 
+        Never waits. When it raises, nothing was taken.
+
         Raises:
-            StoreFailed: the store is known to have failed; nothing was taken.
-            ValueError: the seqs do not continue the journal; nothing was taken.
+            StoreFailed: the store is known to have failed.
+            SessionClosed, ReadOnlySession: this journal does not write.
+            ValueError: the seqs do not continue the journal, or a fact is not JSON.
         """
 
     def read(self, first: int = 0, last: int | None = None) -> Iterator[Event]:
-        """Lines `first` to `last` (inclusive; None is the head), written or not yet on disk."""
+        """Lines `first` to `last` (inclusive; None is the head at this moment), written or not yet on disk.
+
+        Lines written meanwhile do not disturb the iterator. A closed journal can be read while its store is open.
+
+        Raises:
+            UnknownFact, UnreadableLog: a line that cannot be read here.
+        """
 
     async def barrier(self) -> None:
         """Wait until all that was written so far is on disk.
@@ -65,7 +74,11 @@ class Journal(Protocol):
         """Look whether another process has written; the head. Only of use on a read-only journal."""
 
     async def close(self) -> None:
-        """Barrier, then let go. Closing twice is harmless."""
+        """Barrier, then let go. Closing twice is harmless.
+
+        Raises:
+            StoreFailed: something that was written is not on disk.
+        """
 
 
 @runtime_checkable
@@ -79,7 +92,7 @@ class Store(Protocol):
         """A new, empty journal.
 
         Raises:
-            SessionError: there is a session of this id.
+            DuplicateSession: there is a session of this id.
         """
 
     async def open(self, session_id: str, *, readonly: bool = False) -> Journal:
@@ -87,10 +100,18 @@ class Store(Protocol):
 
         Raises:
             UnknownSession: there is none.
+            SessionBusy: it is open for writing already.
         """
 
     async def list(self, *, limit: int = 50, before: int | None = None) -> list[SessionInfo]:
-        """Sessions, last updated first; `before` (epoch ms) pages on."""
+        """Sessions that have a line, last updated first; `before` (epoch ms) pages on.
+
+        Those updated in the same millisecond as the last of a page come with it, so that paging misses none.
+        """
 
     async def close(self) -> None:
-        """Close every journal, then the store."""
+        """Close every journal, then the store.
+
+        Raises:
+            StoreFailed: something that was written is not on disk.
+        """

@@ -1,0 +1,67 @@
+# Every command sets up what it needs, with Python 3.11 and make alone; uv is used where there is one.
+# `make` owns .venv: it is made anew when the folder has moved, and completed when pyproject.toml has changed.
+
+PYTHON ?= python3
+ARGS ?=
+
+UV := $(shell command -v uv 2>/dev/null)
+NPM := $(shell command -v npm 2>/dev/null)
+HERE := $(shell pwd -P | cksum | cut -d' ' -f1)
+
+BIN := .venv/bin
+VENV := .venv/made-by-$(if $(UV),uv,pip)-in-$(HERE)
+RUNTIME := .venv/has-runtime
+DEV := .venv/has-dev
+INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check)
+# Servers that are written in JavaScript; without npm their tests say that they are skipped.
+SERVERS := $(if $(NPM),$(patsubst %/package-lock.json,%/node_modules/.package-lock.json,$(wildcard tests/servers/package-lock.json)))
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile
+
+demo: $(RUNTIME) ## Watch one agent work; ARGS="..." are passed on
+	@$(BIN)/interlock demo $(ARGS)
+
+test: $(DEV) $(SERVERS) ## Run every test, and measure coverage
+	$(BIN)/python -m pytest -q -n auto --cov --cov-report=
+	@$(BIN)/python tests/coverage_floor.py
+
+check: $(DEV) ## Check format, lint, types, layers and the quick tests, in under a minute
+	$(BIN)/ruff format --check --quiet --output-format concise .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+bench: $(DEV) ## Measure; ARGS="..." are passed on
+	$(BIN)/python -m bench $(ARGS)
+
+clean: ## Remove the environment, caches and reports
+	rm -rf .venv build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache tests/servers/node_modules
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, and $(PYTHON) is %d.%d. Name another one: make PYTHON=..." % sys.version_info[:2])'
+	@echo 'Setting up .venv with $(if $(UV),uv,pip)'
+	@$(PYTHON) -m venv --clear $(if $(UV),--without-pip) .venv
+	@touch $@
+
+$(RUNTIME): $(VENV) pyproject.toml
+	@echo 'Installing the package'
+	@$(INSTALL) --editable '.[openai]'
+	@touch $@
+
+# pip reads dependency groups since 25.1; Python 3.11 brings an older one.
+$(DEV): $(RUNTIME)
+	@echo 'Installing what tests and checks need'
+	@$(if $(UV),,$(INSTALL) --upgrade 'pip>=25.1')
+	@$(INSTALL) --group dev
+	@touch $@
+
+tests/servers/node_modules/.package-lock.json: tests/servers/package-lock.json
+	@echo 'Installing the test servers'
+	@npm ci --prefix tests/servers --silent --no-audit --no-fund
+	@mkdir -p $(@D) && touch $@

@@ -1,0 +1,330 @@
+"""What a participant may answer: decisions as plain data, and how they are folded.
+
+Lives here: the frozen answer classes of every decide point, and the one lattice of permission. An answer carries
+exactly its own data; `None` abstains. A class outside a point's union is refused, never guessed at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, final
+
+from interlock.errors import HookContractError, ToolError
+from interlock.log.messages import Message, Source, Text, as_message
+from interlock.log.strictjson import NotJSON, freeze
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+Contexts: TypeAlias = tuple[Message, ...]
+GivenContexts: TypeAlias = "Iterable[Message | str]"
+
+
+def as_contexts(given: object, what: str) -> Contexts:
+    if isinstance(given, (str, Message)):
+        given = (given,)
+    if not isinstance(given, Iterable):
+        raise HookContractError(f"{what}: contexts are messages or strings, not {type(given).__name__}")
+    made = []
+    for one in given:
+        if isinstance(one, str):
+            one = Message.context(one)
+        try:
+            made.append(as_message(one))
+        except NotJSON as error:
+            raise HookContractError(f"{what}: {error}") from None
+    return tuple(made)
+
+
+def _reason(reason: object, what: str) -> str:
+    if not isinstance(reason, str) or not reason.strip():
+        raise HookContractError(f"{what} needs a reason in words, not {reason!r}")
+    return reason
+
+
+class _WithContexts:
+    """Freezes what a listener handed in, so that changing it later has no effect."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        object.__setattr__(self, "contexts", as_contexts(self.contexts, name))  # type: ignore[attr-defined]
+        if hasattr(self, "reason"):
+            object.__setattr__(self, "reason", _reason(self.reason, name))
+
+
+# agent/pre-step
+
+
+@final
+@dataclass(frozen=True)
+class Enter:
+    """Enter the step with these messages, in this order; the ones left out are dropped."""
+
+    messages: tuple[Message, ...]
+    contexts: Contexts = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "messages", as_contexts(self.messages, "Enter"))
+        object.__setattr__(self, "contexts", as_contexts(self.contexts, "Enter"))
+
+
+@final
+@dataclass(frozen=True)
+class Reject(_WithContexts):
+    """Do not enter: the turn ends blocked, and the messages are dropped with the reason."""
+
+    reason: str
+    contexts: Contexts = ()
+
+
+# agent/request
+
+
+@final
+@dataclass(frozen=True)
+class Settings:
+    """Change settings of the model call; never its messages."""
+
+    changed: Mapping[str, Any]
+
+    def __init__(self, **changed: Any) -> None:
+        try:
+            object.__setattr__(self, "changed", freeze(changed))
+        except NotJSON as error:
+            raise HookContractError(f"Settings: {error}") from None
+
+
+# agent/request-error
+
+
+@final
+@dataclass(frozen=True)
+class Retry:
+    """Send the request again, in the same step. `after`: seconds."""
+
+    after: float = 0.0
+
+    def __post_init__(self) -> None:
+        _seconds(self.after)
+
+
+def _seconds(after: object) -> None:
+    if not isinstance(after, (int, float)) or not 0 <= after < float("inf"):
+        raise HookContractError(f"Retry: after is a number of seconds from 0, not {after!r}")
+
+
+@final
+@dataclass(frozen=True)
+class GiveUp:
+    """Do not send it again, whatever the retry policy says."""
+
+
+# tools/pre-execute, rules, advice, guards
+
+
+@final
+@dataclass(frozen=True)
+class Allow(_WithContexts):
+    contexts: Contexts = ()
+
+
+@final
+@dataclass(frozen=True)
+class Ask(_WithContexts):
+    """Ask a person. `reason` is shown to them."""
+
+    reason: str
+    contexts: Contexts = ()
+
+
+@final
+@dataclass(frozen=True)
+class Deny(_WithContexts):
+    """Do not run it. `reason` is what the model reads: say what it may do instead."""
+
+    reason: str
+    contexts: Contexts = ()
+
+
+Verdict: TypeAlias = Allow | Ask | Deny
+
+
+def severity(verdict: Verdict) -> int:
+    """0 allow, 1 ask, 2 deny."""
+    match verdict:
+        case Allow():
+            return 0
+        case Ask():
+            return 1
+        case Deny():
+            return 2
+        case _:
+            assert_never(verdict)
+
+
+def verdict_name(verdict: Verdict) -> Literal["allow", "ask", "deny"]:
+    match verdict:
+        case Allow():
+            return "allow"
+        case Ask():
+            return "ask"
+        case Deny():
+            return "deny"
+        case _:
+            assert_never(verdict)
+
+
+def strictest(verdicts: Iterable[Verdict], *, default: Verdict) -> Verdict:
+    """The first of the strictest; `default` if nobody spoke. Adding a verdict never loosens the outcome."""
+    return max(verdicts, key=severity, default=default)
+
+
+# tools/prepare
+
+
+@final
+@dataclass(frozen=True)
+class Rewrite(_WithContexts):
+    """Run the same call with these arguments. They are validated again; later participants see them."""
+
+    arguments: Mapping[str, Any]
+    advise: Verdict | None = None
+    contexts: Contexts = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given: object = self.arguments
+        if not isinstance(given, Mapping):
+            raise HookContractError(f"Rewrite: arguments are a mapping, not {type(self.arguments).__name__}")
+        try:
+            object.__setattr__(self, "arguments", freeze(self.arguments))
+        except NotJSON as error:
+            raise HookContractError(f"Rewrite: {error}") from None
+        _advice(self.advise, "Rewrite")
+
+
+@final
+@dataclass(frozen=True)
+class Advise(_WithContexts):
+    """Recommend a verdict. Advice to allow does not overrule anybody, nor the preset's default."""
+
+    verdict: Verdict | None = None
+    contexts: Contexts = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _advice(self.verdict, "Advise")
+
+
+def _advice(verdict: object, what: str) -> None:
+    if verdict is not None and type(verdict) not in (Allow, Ask, Deny):
+        raise HookContractError(f"{what}: advice is Allow, Ask or Deny, not {type(verdict).__name__}")
+
+
+@final
+@dataclass(frozen=True)
+class Refuse(_WithContexts):
+    """Do not run it, and ask nobody: the model reads this error. It ends the point."""
+
+    error: ToolError
+    contexts: Contexts = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.error, ToolError):
+            raise HookContractError(f"Refuse: error is a ToolError, not {type(self.error).__name__}")
+
+
+# tools/post-execute
+
+
+@final
+@dataclass(frozen=True)
+class Accept(_WithContexts):
+    contexts: Contexts = ()
+    stop: bool = False  # end the turn after this batch
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _flag(self.stop, "Accept")
+
+
+_UNSET: Any = type("Unset", (), {"__repr__": lambda _: "unset", "__slots__": ()})()
+
+
+@final
+@dataclass(frozen=True)
+class Replace(_WithContexts):
+    """Give the model another result: `content` as text, or a `value` that is rendered as the tool renders."""
+
+    content: str | tuple[Text, ...] | None = None
+    value: Any = field(default=_UNSET)
+    contexts: Contexts = ()
+    stop: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _flag(self.stop, "Replace")
+        if (self.content is None) == (self.value is _UNSET):
+            raise HookContractError("Replace takes content or value, exactly one of them")
+        try:
+            if isinstance(self.content, str):
+                object.__setattr__(self, "content", (Text(freeze(self.content)),))
+            elif self.content is not None:
+                _text_blocks(self.content)
+            else:
+                object.__setattr__(self, "value", freeze(self.value))
+        except NotJSON as error:
+            raise HookContractError(f"Replace: {error}") from None
+
+    @property
+    def has_value(self) -> bool:
+        return self.value is not _UNSET
+
+
+def _text_blocks(content: object) -> None:
+    if not isinstance(content, tuple) or any(type(block) is not Text for block in content):
+        raise HookContractError("Replace: content is a string or a tuple of Text")
+
+
+@final
+@dataclass(frozen=True)
+class Block(_WithContexts):
+    """Withhold the result: the model reads the feedback as a failure. What the tool did is not undone."""
+
+    feedback: str
+    contexts: Contexts = ()
+    stop: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _flag(self.stop, "Block")
+        if not isinstance(self.feedback, str):
+            raise HookContractError(f"Block: feedback is text, not {type(self.feedback).__name__}")
+
+
+def _flag(value: object, what: str) -> None:
+    if not isinstance(value, bool):
+        raise HookContractError(f"{what}: stop is True or False, not {value!r}")
+
+
+# agent/turn-stopping
+
+
+@final
+@dataclass(frozen=True)
+class Continue(_WithContexts):
+    """Go on with another step of the same turn, told so by this message."""
+
+    message: Message | str
+    contexts: Contexts = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            object.__setattr__(self, "message", as_message(self.message, Source("plugin")))
+        except NotJSON as error:
+            raise HookContractError(f"Continue: {error}") from None

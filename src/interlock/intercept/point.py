@@ -1,0 +1,124 @@
+"""A named place where others may speak, and how one of them is heard.
+
+Lives here: `Point`, `Listener` and `hear`. A point says its kind and which classes are answers; a listener that gives
+anything else has broken the contract, loudly. Listeners are sync or async; one that suspends is awaited inline, in a
+region that the turn's signal cuts, without a task of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from interlock.errors import HookContractError
+from interlock.intercept.signal import Signal
+
+A = TypeVar("A")
+
+
+class Kind(Enum):
+    OBSERVE = "observe"  # told after the fact; contained
+    DECIDE = "decide"  # every listener runs; answers are folded under the point's merge law
+    AROUND = "around"  # wraps with next()
+
+
+@dataclass(frozen=True, eq=False)
+class Point(Generic[A]):
+    """One place. `answers` are the only classes that a listener may return, None apart."""
+
+    name: str  # as in the log: tools/pre-execute
+    attribute: str  # as in code: on.pre_execute
+    kind: Kind
+    answers: tuple[type, ...]
+    merge: str  # the merge law, in words, for the documentation
+    listener: str = ""  # its signature, for the documentation
+
+    def __repr__(self) -> str:
+        return f"<Point {self.name}>"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Listener:
+    """One registration."""
+
+    point: Point[Any]
+    fn: Callable[..., Any]
+    who: str  # shown wherever a decision is explained
+    timeout: float | None = None  # seconds; a gate that exceeds it denies
+
+
+#: The listener that is being heard, if any: what it sends is never taken for a person's words.
+SPEAKER: ContextVar[Listener | None] = ContextVar("interlock_speaker", default=None)
+
+
+class ListenerTimeout(Exception):
+    """A listener took longer than its `timeout`."""
+
+    def __init__(self, who: str, timeout: float) -> None:
+        super().__init__(f"{who} took longer than its {timeout:g} s")
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """How a listener is called when it was given no name: its module and qualified name."""
+    qualified = getattr(fn, "__qualname__", None) or type(fn).__qualname__
+    module = getattr(fn, "__module__", None)
+    return f"{module}.{qualified}" if module and module != "__main__" else str(qualified)
+
+
+async def hear(listener: Listener, signal: Signal | None, *arguments: Any) -> Any:
+    """The listener's answer: None, or an instance of one of the point's answer classes.
+
+    Raises:
+        HookContractError: it answered something else.
+        ListenerTimeout: it exceeded its timeout.
+        Stopped: the signal was set while it was awaited.
+        Exception: whatever it raised.
+    """
+    token = SPEAKER.set(listener)
+    try:
+        answer = listener.fn(*arguments)
+        if answer is None:
+            return None
+        if type(answer) not in listener.point.answers and inspect.isawaitable(answer):
+            answer = await _awaited(listener, signal, answer)
+    finally:
+        SPEAKER.reset(token)
+    if answer is None or type(answer) in listener.point.answers:
+        return answer
+    raise HookContractError(_illegal(listener.point, answer), who=listener.who, point=listener.point.name)
+
+
+async def _awaited(listener: Listener, signal: Signal | None, answer: Awaitable[Any]) -> Any:
+    if listener.timeout is None:
+        if signal is None:
+            return await answer
+        with signal.cutting():
+            return await answer
+    limit = asyncio.timeout(listener.timeout)
+    try:
+        async with limit:
+            if signal is None:
+                return await answer
+            with signal.cutting():
+                return await answer
+    except TimeoutError:
+        if limit.expired():
+            raise ListenerTimeout(listener.who, listener.timeout) from None
+        raise
+
+
+def _illegal(point: Point[Any], answer: object) -> str:
+    names = ", ".join(cls.__name__ for cls in point.answers)
+    if not names:
+        return f"answered {type(answer).__name__}, but this point takes no answers"
+    if isinstance(answer, type) and answer in point.answers:
+        return f"answered the class {answer.__name__} instead of an instance: write {answer.__name__}(...)"
+    look_alike = any(cls.__name__ == type(answer).__name__ for cls in point.answers)
+    hint = "; it has the same name as an answer class, but is another class" if look_alike else ""
+    shown = repr(answer)
+    return f"answered {type(answer).__name__} {shown[:80]}, not one of {names} or None{hint}"

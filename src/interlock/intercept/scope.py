@@ -1,0 +1,130 @@
+"""Layers of registrations, unwound as one: harness, preset, agent.
+
+Lives here: `Scope`. What is registered in a scope is in force for everything inside it, outer scopes first; leaving the
+scope takes it away, newest first. A disposer does the same for one registration, and may be called twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from interlock.errors import UsageError
+from interlock.intercept.point import Listener, Point, name_of
+
+Dispose = Callable[[], None]
+
+
+class Scope:
+    """One layer. `parent` is the next outer one."""
+
+    def __init__(self, name: str, parent: Scope | None = None) -> None:
+        self.name = name
+        self.parent = parent
+        self.closed = False
+        self._listeners: dict[Point[Any], list[Listener]] = {}
+        self._undo: list[Dispose] = []
+        self._children: set[Scope] = set()
+        self._effective: dict[Point[Any], tuple[Listener, ...]] = {}
+        self._watchers: dict[Point[Any], list[Callable[[], None]]] = {}
+        if parent is not None:
+            parent._children.add(self)
+
+    # Registering
+
+    def listen(
+        self,
+        point: Point[Any],
+        fn: Callable[..., Any],
+        *,
+        timeout: float | None = None,
+        name: str | None = None,
+    ) -> Dispose:
+        """Register a listener at a point; returns the way to undo it.
+
+        Raises:
+            UsageError: `fn` cannot be called, the timeout is not above 0, or the scope is closed.
+        """
+        if not callable(fn):
+            raise UsageError(f"{point.name}: a listener is a function, not {type(fn).__name__}")
+        given: object = timeout
+        if given is not None and not (isinstance(given, (int, float)) and given > 0):
+            raise UsageError(f"{point.name}: timeout is a number of seconds above 0, not {timeout!r}")
+        listener = Listener(point, fn, name or f"{self.name}:{name_of(fn)}", timeout)
+        self._listeners.setdefault(point, []).append(listener)
+        self._changed(point)
+
+        def dispose() -> None:
+            listeners = self._listeners.get(point, [])
+            if listener in listeners:
+                listeners.remove(listener)
+                self._changed(point)
+
+        return self.owns(dispose)
+
+    def owns(self, undo: Dispose) -> Dispose:
+        """Call `undo` when the scope is left, newest first, unless it was called before.
+
+        Raises:
+            UsageError: the scope is closed.
+        """
+        if self.closed:
+            raise UsageError(f"the scope {self.name!r} is closed; register before it is left")
+
+        def once() -> None:
+            if once in self._undo:
+                self._undo.remove(once)
+                undo()
+
+        self._undo.append(once)
+        return once
+
+    def listeners(self, point: Point[Any]) -> tuple[Listener, ...]:
+        """All listeners in force here, outer scopes first, each in order of registration."""
+        found = self._effective.get(point)
+        if found is None:
+            outer = self.parent.listeners(point) if self.parent is not None else ()
+            found = self._effective[point] = outer + tuple(self._listeners.get(point, ()))
+        return found
+
+    def watch(self, point: Point[Any], fn: Callable[[], None]) -> None:
+        """Call `fn` whenever the listeners in force here change, for as long as the scope lives."""
+        self._watchers.setdefault(point, []).append(fn)
+
+    def _changed(self, point: Point[Any]) -> None:
+        self._effective.pop(point, None)
+        for fn in self._watchers.get(point, ()):
+            fn()
+        for child in self._children:
+            child._changed(point)
+
+    # Leaving
+
+    def close(self) -> None:
+        """Take back everything that was registered here, newest first. Closing twice is harmless."""
+        if self.closed:
+            return
+        for child in tuple(self._children):
+            child.close()
+        while self._undo:
+            self._undo[-1]()
+        self.closed = True
+        if self.parent is not None:
+            self.parent._children.discard(self)
+
+    def __enter__(self) -> Scope:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Scope:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,112 @@
+"""Runs of stream chunks, packed: a model streams a line for each token, and most of such a line is its envelope.
+
+Lives here: `runs`, which cuts chunk lines into runs, and `pack` / `unpack`, the bytes of one run. Lossless: where one
+chunk ends and when it came are kept, in about two bytes a chunk. Every store packs here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, cast
+
+import msgspec
+
+from interlock.errors import UnreadableLog
+from interlock.log.event import Event
+from interlock.log.facts import AssistantChunk, ChunkKind
+
+MAX_RUN = 256  # lines in one run: what has to be unpacked to read one of them
+
+
+class Run(msgspec.Struct, frozen=True, gc=False):
+    """Consecutive chunks of one request, as one row."""
+
+    seq: int  # of its first line
+    count: int
+    time: int  # of its last line, epoch ms
+    life: int
+    data: bytes
+
+
+class _Columns(msgspec.Struct, array_like=True, frozen=True):
+    """A run by columns. The text is kept as bytes because a model may stream half of a surrogate pair."""
+
+    life: int
+    sent: int
+    time: int  # of the first line
+    ticks: list[int]  # ms since the line before
+    kinds: list[tuple[int, ChunkKind, int]]  # so many lines of this kind and block
+    lengths: list[int]  # characters
+    text: bytes
+    values: dict[int, Any]  # of the few lines that have one, by their place in the run
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Columns).decode
+_kind_and_block = attrgetter("kind", "block")
+
+
+def packable(event: Event) -> bool:
+    """Whether a run can hold the event: a chunk that says nothing beside its fact and its time."""
+    return type(event.fact) is AssistantChunk and not event.causes and not event.ignorable
+
+
+def runs(events: Sequence[Event]) -> Iterator[Run]:
+    """Packable events with contiguous seqs as runs, in order."""
+    start, end = 0, len(events)
+    while start < end:
+        sent, life = _chunk(events[start]).sent, events[start].life
+        stop = start + 1
+        limit = min(end, start + MAX_RUN)
+        while stop < limit and _chunk(events[stop]).sent == sent and events[stop].life == life:
+            stop += 1
+        yield Run(events[start].seq, stop - start, events[stop - 1].time, life, pack(events[start:stop]))
+        start = stop
+
+
+def _chunk(event: Event) -> AssistantChunk:
+    return cast("AssistantChunk", event.fact)
+
+
+def pack(events: Sequence[Event]) -> bytes:
+    """The bytes of one run: packable events with contiguous seqs, of one request and one life."""
+    facts = [_chunk(event) for event in events]
+    times = [event.time for event in events]
+    return _encode(
+        _Columns(
+            events[0].life,
+            facts[0].sent,
+            times[0],
+            [time - before for before, time in zip([times[0], *times], times, strict=False)],
+            [(len(list(lines)), *key) for key, lines in groupby(facts, _kind_and_block)],
+            [len(fact.text) for fact in facts],
+            "".join([fact.text for fact in facts]).encode("utf-8", "surrogatepass"),
+            {i: fact.value for i, fact in enumerate(facts) if fact.value is not None},
+        )
+    )
+
+
+def unpack(first: int, data: bytes) -> list[Event]:
+    """The events of a run whose first line is `first`.
+
+    Raises:
+        UnreadableLog: these are not the bytes of a run.
+    """
+    try:
+        columns = _decode(data)
+        text = columns.text.decode("utf-8", "surrogatepass")
+        kinds = [key for count, *key in columns.kinds for _ in range(count)]
+        lines = list(zip(kinds, columns.ticks, columns.lengths, strict=True))
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise UnreadableLog(first, f"a packed run of assistant/chunk: {error}") from None
+    sent, life, time, values = columns.sent, columns.life, columns.time, columns.values
+    events = []
+    at = 0
+    for i, ((kind, block), tick, length) in enumerate(lines):
+        time += tick
+        fact = AssistantChunk(sent, kind, block, text[at : at + length], values.get(i))  # type: ignore[arg-type]
+        at += length
+        events.append(Event(first + i, time, life, fact))
+    return events

@@ -1,0 +1,426 @@
+"""A session: one append-only log, and the folds that say what it means.
+
+Lives here: `Session`, and `create_session` / `open_session`. `append` orders, checks the laws, advances the folds and
+commits, then observers are told; all of it on one event loop, and without suspending. An append from inside an
+observer commits at once and has its seq: only the telling is queued.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, overload
+
+from interlock.errors import IllegalFact, SessionClosed, SessionError, StoreFailed, WrongThread
+from interlock.log.causes import Spans, cited
+from interlock.log.closing import CRASHED, closers
+from interlock.log.event import Event
+from interlock.log.facts import (
+    FORMAT,
+    Fact,
+    ObserverFailed,
+    SessionCreated,
+    SessionOpened,
+    SessionRepaired,
+    ToolCalled,
+)
+from interlock.log.history import History
+from interlock.log.laws import forbidden
+from interlock.log.state import State
+
+if TYPE_CHECKING:
+    from interlock.log.stores.store import Journal, Store
+
+Observer = Callable[[Event], None]
+Dispose = Callable[[], None]
+
+_CHECKED = 256  # events that `follow` reads at once
+
+
+@dataclass(frozen=True, slots=True)
+class _Listening:
+    who: str
+    fn: Observer
+
+
+class Events(Sequence[Event]):
+    """The log as a sequence. Reading a slice reads the store; nothing is kept in memory for it."""
+
+    __slots__ = ("_journal",)
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def __len__(self) -> int:
+        return self._journal.head + 1
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Event, ...]: ...
+    def __getitem__(self, index: int | slice) -> Event | tuple[Event, ...]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step != 1:
+                return tuple(self[i] for i in range(start, stop, step))
+            return tuple(self._journal.read(start, stop - 1)) if stop > start else ()
+        at = index if index >= 0 else len(self) + index
+        if not 0 <= at < len(self):
+            raise IndexError(f"event {index} of {len(self)}")
+        return next(self._journal.read(at, at))
+
+    def __iter__(self) -> Iterator[Event]:
+        return self._journal.read(0, None)
+
+
+class Session:
+    """One session, open for reading, and for writing unless it was opened read-only."""
+
+    def __init__(
+        self,
+        session_id: str,
+        journal: Journal,
+        *,
+        clock: Callable[[], int] | None = None,
+        readonly: bool = False,
+    ) -> None:
+        self.id = session_id
+        self.state = State()
+        self.readonly = readonly
+        self._journal = journal
+        self._clock = clock or _wall_clock()
+        self._thread = threading.get_ident()
+        self._observers: dict[type[Fact] | None, tuple[_Listening, ...]] = {}
+        self._untold: deque[Event] = deque()
+        self._telling = False
+        self._followers: set[asyncio.Future[None]] = set()
+        self._closed = False
+
+    # Reading
+
+    @property
+    def events(self) -> Events:
+        """The lines of the log: `events[3]`, `events[10:20]`, `for event in events`."""
+        return Events(self._journal)
+
+    @property
+    def head(self) -> int:
+        """The seq of the last line, -1 when there is none."""
+        return self.state.head
+
+    @property
+    def history(self) -> History:
+        """What the model has been told."""
+        return self.state.history
+
+    @property
+    def open(self) -> bool:
+        """Whether a turn is open."""
+        return self.state.turn is not None
+
+    @property
+    def durable(self) -> bool:
+        return self._journal.durable
+
+    @property
+    def failure(self) -> StoreFailed | None:
+        """What the store said when it failed; nothing is written after it."""
+        return self._journal.failure
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def now(self) -> int:
+        """The time that the next line would have, epoch milliseconds."""
+        return self._clock()
+
+    def facts(self, *types: type[Fact]) -> list[Fact]:
+        """All facts in order, of these types if any are named."""
+        return [event.fact for event in self.events if not types or isinstance(event.fact, types)]
+
+    # Opening
+
+    async def _load(self) -> None:
+        state = self.state
+        for event in self._journal.read(0, None):
+            if isinstance(event.fact, SessionCreated):
+                _readable(event.fact)
+            breach = forbidden(state, event.fact)
+            if breach is not None:
+                raise IllegalFact(breach.law, breach.problem, seq=breach.seq)
+            state.apply(event)
+        if self.readonly:
+            return
+        self.append(SessionOpened(state.life + 1, "resume", host=socket.gethostname(), pid=os.getpid()))
+        self._repair()
+        await self.barrier()
+
+    def _repair(self) -> None:
+        step = self.state.step
+        first = self.state.head + 1
+        closed = (
+            tuple(call.seq for call in step.calls[step.next_result :] if call.called)
+            if step is not None
+            else ()
+        )
+        facts = closers(self.state, CRASHED)
+        if not facts:
+            return
+        synthetic = tuple(first + i for i, fact in enumerate(facts) if isinstance(fact, ToolCalled))
+        self.append(*facts, SessionRepaired(first, "crash", closed + synthetic))
+
+    # Writing
+
+    def append(self, *facts: Fact, causes: Spans | None = None) -> tuple[Event, ...]:
+        """Append facts as one: all of them or none.
+
+        They are ordered and visible in this process when it returns, on disk after `barrier`. What each line rests
+        on is found from the state, unless `causes` says it.
+
+        Raises:
+            IllegalFact: a law forbids one of them.
+            SessionClosed, StoreFailed, WrongThread: nothing can be appended.
+        """
+        if self._closed or self.readonly:
+            raise SessionClosed(self.id)
+        if threading.get_ident() != self._thread:
+            raise WrongThread("append")
+        if self._journal.failure is not None:
+            raise self._journal.failure
+        state = self.state
+        now = self._clock()
+        if len(facts) == 1:
+            fact = facts[0]
+            self._obey(fact)
+            event = Event(
+                state.head + 1,
+                now,
+                state.life or 1,
+                fact,
+                cited(state, fact) if causes is None else causes,
+                fact.ignorable,
+            )
+            events: tuple[Event, ...] = (event,)
+            self._journal.write(events)
+            state.apply(event)
+        else:
+            events = self._append_all(facts, now, causes)
+        for event in events:
+            if self._observers:
+                self._tell(event)
+        if self._followers:
+            self._wake_followers()
+        return events
+
+    def _append_all(self, facts: tuple[Fact, ...], now: int, causes: Spans | None) -> tuple[Event, ...]:
+        state = self.state
+        made: list[Event] = []
+        try:
+            for fact in facts:
+                self._obey(fact)
+                event = Event(
+                    state.head + 1,
+                    now,
+                    state.life or 1,
+                    fact,
+                    cited(state, fact) if causes is None else causes,
+                    fact.ignorable,
+                )
+                state.apply(event)
+                made.append(event)
+            if made:
+                self._journal.write(made)
+        except BaseException:
+            # All or none: the folds have run ahead of the log, so they are made anew from it.
+            self.state = State()
+            for event in self._journal.read(0, None):
+                self.state.apply(event)
+            raise
+        return tuple(made)
+
+    def _obey(self, fact: Fact) -> None:
+        breach = forbidden(self.state, fact)
+        if breach is not None:
+            raise IllegalFact(breach.law, f"{fact.type}: {breach.problem}", seq=breach.seq)
+
+    async def barrier(self) -> None:
+        """Wait until all that was appended is on disk.
+
+        Raises:
+            StoreFailed: it is not, and will not be.
+        """
+        await self._journal.barrier()
+
+    # Telling
+
+    def observe(self, fn: Observer, *types: type[Fact], who: str | None = None) -> Dispose:
+        """Call `fn` with each event, of these fact types if any are named, after it was committed.
+
+        It can neither veto nor break anything: what it raises is contained and logged as `observer/failed`.
+        """
+        listening = _Listening(who or str(getattr(fn, "__qualname__", fn)), fn)
+        keys: tuple[type[Fact] | None, ...] = types or (None,)
+        for key in keys:
+            self._observers[key] = (*self._observers.get(key, ()), listening)
+
+        def dispose() -> None:
+            for key in keys:
+                left = tuple(one for one in self._observers.get(key, ()) if one is not listening)
+                if left:
+                    self._observers[key] = left
+                else:
+                    self._observers.pop(key, None)
+
+        return dispose
+
+    def _tell(self, event: Event) -> None:
+        self._untold.append(event)
+        if self._telling:
+            return
+        self._telling = True
+        try:
+            while self._untold:
+                told = self._untold.popleft()
+                for listening in self._observers.get(type(told.fact), ()) + self._observers.get(None, ()):
+                    try:
+                        listening.fn(told)
+                    except Exception as error:  # noqa: BLE001  # foreign code: contained, and on record
+                        self._contain(listening, told, error)
+        finally:
+            self._telling = False
+
+    def _contain(self, listening: _Listening, event: Event, error: Exception) -> None:
+        if isinstance(event.fact, ObserverFailed) or self._journal.failure is not None or self._closed:
+            return  # a failure to observe a failure would never end
+        self.append(
+            ObserverFailed("session", listening.who, f"{type(error).__name__}: {error}"[:500], event.seq)
+        )
+
+    def _wake_followers(self) -> None:
+        waiting, self._followers = self._followers, set()
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def changed(self, after: int, *, poll: float = 0.2) -> None:
+        """Wait until there is a line after seq `after`, or the session is closed.
+
+        On a read-only session, which another process may be writing, it looks every `poll` seconds.
+        """
+        while self._journal.head <= after and not self._closed:
+            if self.readonly:
+                before = self._journal.head
+                if await self._journal.refresh() == before:
+                    await asyncio.sleep(poll)
+                continue
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._followers.add(future)
+            try:
+                await future
+            finally:
+                self._followers.discard(future)
+
+    async def follow(self, after: int = -1) -> AsyncIterator[Event]:
+        """Every event from the one after seq `after`, as it comes, until the session is closed.
+
+        A cursor over the log, without a queue: a slow follower delays nobody and loses nothing.
+        """
+        at = after
+        while True:
+            head = self._journal.head
+            if at < head:
+                for event in self._journal.read(at + 1, min(head, at + _CHECKED)):
+                    at = event.seq
+                    yield event
+            elif self._closed:
+                return
+            else:
+                await self.changed(at)
+
+    async def close(self) -> None:
+        """Wait for the disk, then let go of the log. Closing twice is harmless."""
+        if self._closed:
+            return
+        self._closed = True
+        self._wake_followers()
+        await self._journal.close()
+
+
+def _wall_clock() -> Callable[[], int]:
+    """Epoch milliseconds; on an event loop whose time is simulated, its own."""
+    try:
+        simulated: Callable[[], int] | None = getattr(asyncio.get_running_loop(), "wall_ms", None)
+    except RuntimeError:
+        simulated = None
+    return simulated or _epoch_ms
+
+
+def _epoch_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def new_session_id(now_ms: int) -> str:
+    """A short id that sorts by the time it was made and can be typed."""
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_ms / 1000))
+    return f"{stamp}-{secrets.token_hex(3)}"
+
+
+async def create_session(
+    store: Store,
+    session_id: str | None = None,
+    *,
+    cwd: str | None = None,
+    agent: str | None = None,
+    clock: Callable[[], int] | None = None,
+) -> Session:
+    """A new session, with its first two lines.
+
+    Raises:
+        SessionError: there is one of this id.
+    """
+    made = session_id or new_session_id((clock or _wall_clock())())
+    session = Session(made, await store.create(made), clock=clock)
+    from interlock import __version__
+
+    session.append(
+        SessionCreated(FORMAT, made, cwd, agent, package=__version__),
+        SessionOpened(1, "new", host=socket.gethostname(), pid=os.getpid()),
+    )
+    return session
+
+
+async def open_session(
+    session_id: str,
+    *,
+    store: Store,
+    readonly: bool = False,
+    clock: Callable[[], int] | None = None,
+) -> Session:
+    """Open an existing session, and close what a crash left open, unless it is read-only.
+
+    Raises:
+        UnknownSession: there is none of this id.
+        UnknownFact, UnreadableLog: the log has a line that cannot be read here, or a newer format.
+        SessionError: the log breaks a law; `interlock check` says where.
+    """
+    session = Session(
+        session_id, await store.open(session_id, readonly=readonly), clock=clock, readonly=readonly
+    )
+    await session._load()
+    return session
+
+
+def _readable(fact: SessionCreated) -> None:
+    major = fact.format.partition(".")[0]
+    if major != FORMAT.partition(".")[0]:
+        raise SessionError(
+            f"session {fact.session_id} has format {fact.format}; this version reads {FORMAT}. Install a newer interlock."
+        )

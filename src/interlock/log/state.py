@@ -1,0 +1,569 @@
+"""What is open: the fold that says where a session stands.
+
+Lives here: `State` and its parts. It is advanced inside `Session.append`, event by event, before anybody is told, and
+replaying a log gives the same state as living through it. Everything that ends something (`closers`), checks something
+(`laws`) or cites something (`causes`) reads it; nothing but `apply` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from interlock.log.assembly import Assembly
+from interlock.log.event import Event
+from interlock.log.facts import (
+    ApprovalAsked,
+    ApprovalDecided,
+    AssistantChunk,
+    AssistantMessage,
+    CancelRequested,
+    Fact,
+    HistoryReplaced,
+    InboxClaimed,
+    InboxDropped,
+    InboxReturned,
+    InboxSpliced,
+    PolicyChanged,
+    RequestFailed,
+    RequestHeader,
+    RequestSent,
+    SessionCreated,
+    SessionOpened,
+    Span,
+    StepEnd,
+    StepStart,
+    SubcallEnd,
+    SubcallStart,
+    ToolAbandoned,
+    ToolCalled,
+    ToolDecided,
+    ToolResulted,
+    ToolSettled,
+    ToolStarted,
+    TurnEnd,
+    TurnStart,
+    UserMessage,
+)
+from interlock.log.history import History
+from interlock.log.messages import MODEL, Message, Source, ToolOutcome, ToolUse
+from interlock.log.tally import Tally
+
+_TOOL = Source("tool")
+
+
+class Waiting:
+    """A message in a queue, or reserved from it."""
+
+    __slots__ = ("message", "returned", "seq", "wake")
+
+    def __init__(self, message: Message, seq: int, wake: bool) -> None:
+        self.message = message
+        self.seq = seq  # of the splice that inserted it
+        self.wake = wake
+        self.returned = 0  # how often a claim gave it back after an error
+
+    @property
+    def id(self) -> str:
+        return self.message.id
+
+
+class Queues:
+    """The inbox as a fold: two lists and what is reserved from them."""
+
+    __slots__ = ("next_step", "next_turn", "reserved")
+
+    def __init__(self) -> None:
+        self.next_turn: list[Waiting] = []
+        self.next_step: list[Waiting] = []
+        self.reserved: dict[str, Waiting] = {}
+
+    def __len__(self) -> int:
+        return len(self.next_turn) + len(self.next_step)
+
+    def of(self, name: str) -> list[Waiting]:
+        return self.next_turn if name == "next-turn" else self.next_step
+
+    def find(self, message_id: str) -> tuple[str, int] | None:
+        """Where a pending message is: the list's name and the position."""
+        for name, queue in (("next-step", self.next_step), ("next-turn", self.next_turn)):
+            for i, waiting in enumerate(queue):
+                if waiting.message.id == message_id:
+                    return name, i
+        return None
+
+    def holds(self, message_id: str) -> bool:
+        """Pending in either list, or reserved."""
+        return message_id in self.reserved or self.find(message_id) is not None
+
+
+class Claim:
+    """A reservation whose ids do not all have their fate yet."""
+
+    __slots__ = ("next_step", "next_turn", "seq", "step", "turn", "undecided")
+
+    def __init__(self, seq: int, fact: InboxClaimed) -> None:
+        self.seq = seq
+        self.turn = fact.turn
+        self.step = fact.step
+        self.next_step = fact.next_step
+        self.next_turn = fact.next_turn
+        self.undecided = dict.fromkeys(fact.next_step + fact.next_turn)
+
+
+class Owed:
+    """A context that rides on a result and has not become history."""
+
+    __slots__ = ("call", "message", "result")
+
+    def __init__(self, message: Message, call: int, result: int) -> None:
+        self.message = message
+        self.call = call
+        self.result = result  # the seq of the result: its place in the order of arrival
+
+
+class Request:
+    """An attempt that was sent and has neither message nor failure."""
+
+    __slots__ = ("assembly", "seq", "spans")
+
+    def __init__(self, seq: int) -> None:
+        self.seq = seq
+        self.assembly = Assembly()
+        self.spans: list[list[int]] = []  # [first, last] of its chunks, split by any other line
+
+    def add(self, seq: int, chunk: AssistantChunk) -> None:
+        spans = self.spans
+        if spans and spans[-1][1] == seq - 1:
+            spans[-1][1] = seq
+        else:
+            spans.append([seq, seq])
+        self.assembly.add(chunk)
+
+    def cited(self) -> tuple[Span, ...]:
+        return tuple([first if first == last else (first, last) for first, last in self.spans])
+
+
+class Call:
+    """One call of the open step, or a nested one."""
+
+    __slots__ = (
+        "abandoned",
+        "approval",
+        "approved",
+        "called",
+        "decided",
+        "digest",
+        "effect",
+        "index",
+        "outer",
+        "result",
+        "runs",
+        "seq",
+        "settled",
+        "settled_seq",
+        "started_ms",
+        "use",
+        "verdict",
+    )
+
+    def __init__(self, index: int, use: ToolUse) -> None:
+        self.index = index
+        self.use = use
+        self.seq = -1  # of its tool/call
+        self.called = False
+        self.effect: str | None = None
+        self.decided = -1  # seq of its last tool/decided
+        self.verdict: str | None = None
+        self.approval: Approval | None = None
+        self.approved = False
+        self.runs = 0
+        self.started_ms: int | None = None
+        self.digest = ""
+        self.settled: ToolSettled | None = None
+        self.settled_seq = -1
+        self.abandoned = False
+        self.result = -1  # seq of its result
+        self.outer: Call | None = None
+
+    def within(self, seq: int) -> bool:
+        """Whether it is nested, at any depth, in the call with this seq."""
+        outer = self.outer
+        while outer is not None:
+            if outer.seq == seq:
+                return True
+            outer = outer.outer
+        return False
+
+
+class Approval:
+    __slots__ = ("call", "digest", "id", "outcome", "seq")
+
+    def __init__(self, id_: str, call: int, digest: str, seq: int) -> None:
+        self.id = id_
+        self.call = call
+        self.digest = digest
+        self.seq = seq
+        self.outcome: str | None = None
+
+
+class Step:
+    __slots__ = (
+        "by_seq",
+        "calls",
+        "message",
+        "next_call",
+        "next_result",
+        "number",
+        "request",
+        "seq",
+        "subcalls",
+    )
+
+    def __init__(self, seq: int, number: int) -> None:
+        self.seq = seq
+        self.number = number
+        self.request: Request | None = None
+        self.message = -1  # seq of its assistant message
+        self.calls: list[Call] = []
+        self.by_seq: dict[int, Call] = {}  # calls and nested calls
+        self.next_call = 0
+        self.next_result = 0
+        self.subcalls: dict[int, Call] = {}  # nested calls without an end, by seq
+
+
+class Turn:
+    __slots__ = (
+        "asked_at",
+        "asking",
+        "cancel",
+        "hook_forced",
+        "number",
+        "owed",
+        "rejected",
+        "results",
+        "seq",
+        "started",
+        "step",
+        "steps",
+        "tally",
+        "waited_ms",
+    )
+
+    def __init__(self, seq: int, number: int, time: int) -> None:
+        self.seq = seq
+        self.number = number
+        self.started = time
+        self.steps = 0
+        self.step: Step | None = None
+        self.cancel: CancelRequested | None = None
+        self.owed: list[Owed] = []
+        self.results: dict[int, int] = {}  # call: the seq of its result, while contexts may cite it
+        self.rejected: list[str] = []
+        self.tally = Tally()
+        self.hook_forced = False  # a hook's message has continued it
+        self.asking = 0  # open approvals
+        self.asked_at = 0
+        self.waited_ms = 0  # while a person was asked
+
+
+class State:
+    """Where the session stands after the last event."""
+
+    __slots__ = (
+        "approvals",
+        "claim",
+        "created",
+        "head",
+        "header",
+        "header_life",
+        "header_seq",
+        "history",
+        "life",
+        "preset",
+        "queues",
+        "runtime",
+        "tally",
+        "turn",
+        "turns",
+    )
+
+    def __init__(self) -> None:
+        self.created: SessionCreated | None = None
+        self.head = -1  # seq of the last event
+        self.life = 0
+        self.turns = 0  # the number of the last turn
+        self.turn: Turn | None = None
+        self.queues = Queues()
+        self.claim: Claim | None = None
+        self.approvals: dict[str, Approval] = {}  # undecided ones
+        self.history = History()
+        self.header: RequestHeader | None = None
+        self.header_seq = -1
+        self.header_life = 0
+        self.preset: PolicyChanged | None = None
+        self.runtime: dict[str, str] = {}  # the last runtime context by its source's name
+        self.tally = Tally()
+
+    def apply(self, event: Event) -> None:
+        """Advance by one event. It is assumed to be lawful."""
+        self.head = event.seq
+        change = _CHANGES.get(type(event.fact))
+        if change is not None:
+            change(self, event.seq, event.fact, event)
+
+    @property
+    def step(self) -> Step | None:
+        return self.turn.step if self.turn is not None else None
+
+    def call(self, seq: int) -> Call | None:
+        """The call or nested call of the open step with this seq."""
+        step = self.step
+        return step.by_seq.get(seq) if step is not None else None
+
+    # One method a fact that changes what is open
+
+    def _created(self, seq: int, fact: SessionCreated, event: Event) -> None:
+        self.created = fact
+
+    def _opened(self, seq: int, fact: SessionOpened, event: Event) -> None:
+        self.life = fact.life
+
+    def _policy(self, seq: int, fact: PolicyChanged, event: Event) -> None:
+        self.preset = fact
+
+    def _spliced(self, seq: int, fact: InboxSpliced, event: Event) -> None:
+        queue = self.queues.of(fact.list)
+        inserted = [Waiting(message, seq, fact.wake) for message in fact.inserted]
+        queue[fact.start : fact.start + fact.removed] = inserted
+
+    def _claimed(self, seq: int, fact: InboxClaimed, event: Event) -> None:
+        queues = self.queues
+        for name, ids in (("next-step", fact.next_step), ("next-turn", fact.next_turn)):
+            if ids:
+                queue = queues.of(name)
+                for waiting in queue[: len(ids)]:
+                    queues.reserved[waiting.message.id] = waiting
+                del queue[: len(ids)]
+        self.claim = Claim(seq, fact)
+
+    def _decide_fate(self, message_id: str) -> Waiting | None:
+        claim = self.claim
+        if claim is None or message_id not in claim.undecided:
+            return None
+        del claim.undecided[message_id]
+        if not claim.undecided:
+            self.claim = None
+        return self.queues.reserved.pop(message_id, None)
+
+    def _returned(self, seq: int, fact: InboxReturned, event: Event) -> None:
+        for name, ids in (("next-step", fact.next_step), ("next-turn", fact.next_turn)):
+            back = []
+            for message_id in ids:
+                waiting = self._decide_fate(message_id)
+                if waiting is not None:
+                    waiting.returned += fact.why == "error"
+                    back.append(waiting)
+            self.queues.of(name)[:0] = back
+
+    def _dropped(self, seq: int, fact: InboxDropped, event: Event) -> None:
+        for message_id in fact.ids:
+            self._decide_fate(message_id)
+        if fact.outcome == "rejected" and self.turn is not None:
+            self.turn.rejected.extend(fact.ids)
+
+    def _turn_started(self, seq: int, fact: TurnStart, event: Event) -> None:
+        self.turns = fact.turn
+        self.turn = Turn(seq, fact.turn, event.time)
+
+    def _turn_ended(self, seq: int, fact: TurnEnd, event: Event) -> None:
+        if self.turn is not None:
+            self.tally.wall_ms += event.time - self.turn.started - self.turn.waited_ms
+        self.turn = None
+
+    def _cancelled(self, seq: int, fact: CancelRequested, event: Event) -> None:
+        if self.turn is not None and self.turn.cancel is None:
+            self.turn.cancel = fact
+
+    def _step_started(self, seq: int, fact: StepStart, event: Event) -> None:
+        turn = self.turn
+        assert turn is not None
+        turn.steps = fact.step
+        turn.step = Step(seq, fact.step)
+        turn.owed = []  # what was owed was proposed with this step: admitted now, or left out
+        turn.tally.steps += 1
+        self.tally.steps += 1
+
+    def _step_ended(self, seq: int, fact: StepEnd, event: Event) -> None:
+        assert self.turn is not None
+        self.turn.step = None
+
+    def _told(self, seq: int, fact: UserMessage, event: Event) -> None:
+        self._decide_fate(fact.id)
+        self.history.append(
+            seq, Message(role=fact.role, content=fact.content, id=fact.id, source=fact.source)
+        )
+        if fact.source.kind == "runtime":
+            self.runtime[fact.source.name] = self.history.view()[-1].text
+        turn = self.turn
+        if fact.source.kind == "hook" and fact.place == "prompt" and fact.role == "user" and turn is not None:
+            turn.hook_forced = True
+        if fact.call is not None and turn is not None and turn.owed:
+            turn.owed = [owed for owed in turn.owed if owed.message.id != fact.id]
+
+    def _headed(self, seq: int, fact: RequestHeader, event: Event) -> None:
+        self.header, self.header_seq, self.header_life = fact, seq, event.life
+
+    def _sent(self, seq: int, fact: RequestSent, event: Event) -> None:
+        turn = self.turn
+        assert turn is not None and turn.step is not None
+        turn.step.request = Request(seq)
+        turn.tally.requests += 1
+        self.tally.requests += 1
+
+    def _chunk(self, seq: int, fact: AssistantChunk, event: Event) -> None:
+        self.turn.step.request.add(seq, fact)  # type: ignore[union-attr]  # the law has checked it
+
+    def _answered(self, seq: int, fact: AssistantMessage, event: Event) -> None:
+        turn = self.turn
+        assert turn is not None and turn.step is not None
+        step = turn.step
+        step.request = None
+        step.message = seq
+        uses = [block for block in fact.blocks if type(block) is ToolUse]
+        step.calls = [Call(i, use) for i, use in enumerate(uses)]
+        if fact.blocks:
+            self.history.append(seq, Message(role="assistant", content=fact.blocks, source=MODEL))
+        if fact.usage is not None:
+            turn.tally.used(fact.usage)
+            self.tally.used(fact.usage)
+
+    def _request_failed(self, seq: int, fact: RequestFailed, event: Event) -> None:
+        assert self.turn is not None and self.turn.step is not None
+        self.turn.step.request = None
+
+    def _replaced(self, seq: int, fact: HistoryReplaced, event: Event) -> None:
+        self.history.replace(fact.first, fact.last, fact.messages)
+
+    def _called(self, seq: int, fact: ToolCalled, event: Event) -> None:
+        turn = self.turn
+        assert turn is not None and turn.step is not None
+        step = turn.step
+        call = step.calls[fact.index]
+        call.seq, call.called, call.effect = seq, True, fact.effect
+        step.by_seq[seq] = call
+        step.next_call += 1
+        if not fact.synthetic:
+            turn.tally.called(fact.name)
+            self.tally.called(fact.name)
+
+    def _tool_decided(self, seq: int, fact: ToolDecided, event: Event) -> None:
+        call = self.call(fact.call)
+        assert call is not None
+        call.decided = seq
+        if fact.verdict == "ask":
+            call.approved = False
+        call.verdict = fact.verdict
+
+    def _asked(self, seq: int, fact: ApprovalAsked, event: Event) -> None:
+        call, turn = self.call(fact.call), self.turn
+        assert call is not None and turn is not None
+        call.approval = self.approvals[fact.approval_id] = Approval(
+            fact.approval_id, fact.call, fact.digest, seq
+        )
+        call.approved = False
+        if turn.asking == 0:
+            turn.asked_at = event.time
+        turn.asking += 1
+
+    def _approval_decided(self, seq: int, fact: ApprovalDecided, event: Event) -> None:
+        approval = self.approvals.pop(fact.approval_id)
+        approval.outcome = fact.outcome
+        call, turn = self.call(fact.call), self.turn
+        if call is not None:
+            call.approved = fact.outcome == "allowed-once"
+        if turn is not None:
+            turn.asking -= 1
+            if turn.asking == 0:
+                turn.waited_ms += event.time - turn.asked_at
+
+    def _tool_started(self, seq: int, fact: ToolStarted, event: Event) -> None:
+        call = self.call(fact.call)
+        assert call is not None
+        call.runs = fact.run
+        call.digest = fact.digest
+        if call.started_ms is None:
+            call.started_ms = event.time
+
+    def _settled(self, seq: int, fact: ToolSettled, event: Event) -> None:
+        call = self.call(fact.call)
+        assert call is not None
+        call.settled, call.settled_seq = fact, seq
+
+    def _resulted(self, seq: int, fact: ToolResulted, event: Event) -> None:
+        turn = self.turn
+        assert turn is not None and turn.step is not None
+        call = turn.step.by_seq[fact.call]
+        call.result = seq
+        turn.step.next_result += 1
+        if fact.contexts:
+            turn.results[fact.call] = seq
+            turn.owed.extend([Owed(message, fact.call, seq) for message in fact.contexts])
+        error = fact.error.code if fact.error is not None else None
+        self.history.append(
+            seq,
+            Message(role="tool", content=(ToolOutcome(fact.call_id, fact.content, error),), source=_TOOL),
+        )
+
+    def _abandoned(self, seq: int, fact: ToolAbandoned, event: Event) -> None:
+        call = self.call(fact.call)
+        if call is not None:
+            call.abandoned = True
+
+    def _subcall_started(self, seq: int, fact: SubcallStart, event: Event) -> None:
+        turn = self.turn
+        assert turn is not None and turn.step is not None
+        call = Call(-1, ToolUse(fact.id, fact.name, ""))
+        call.seq, call.called, call.effect = seq, True, fact.effect
+        call.outer = turn.step.by_seq[fact.outer]
+        turn.step.by_seq[seq] = turn.step.subcalls[seq] = call
+        turn.tally.called(fact.name)
+        self.tally.called(fact.name)
+
+    def _subcall_ended(self, seq: int, fact: SubcallEnd, event: Event) -> None:
+        assert self.turn is not None and self.turn.step is not None
+        call = self.turn.step.subcalls.pop(fact.start)
+        call.result = seq
+
+
+_CHANGES: dict[type[Fact], Callable[[State, int, Any, Event], None]] = {
+    SessionCreated: State._created,
+    SessionOpened: State._opened,
+    PolicyChanged: State._policy,
+    InboxSpliced: State._spliced,
+    InboxClaimed: State._claimed,
+    InboxReturned: State._returned,
+    InboxDropped: State._dropped,
+    TurnStart: State._turn_started,
+    TurnEnd: State._turn_ended,
+    CancelRequested: State._cancelled,
+    StepStart: State._step_started,
+    StepEnd: State._step_ended,
+    UserMessage: State._told,
+    RequestHeader: State._headed,
+    RequestSent: State._sent,
+    AssistantChunk: State._chunk,
+    AssistantMessage: State._answered,
+    RequestFailed: State._request_failed,
+    HistoryReplaced: State._replaced,
+    ToolCalled: State._called,
+    ToolDecided: State._tool_decided,
+    ApprovalAsked: State._asked,
+    ApprovalDecided: State._approval_decided,
+    ToolStarted: State._tool_started,
+    ToolSettled: State._settled,
+    ToolResulted: State._resulted,
+    ToolAbandoned: State._abandoned,
+    SubcallStart: State._subcall_started,
+    SubcallEnd: State._subcall_ended,
+}

@@ -1,0 +1,185 @@
+"""Logs in memory: nothing survives the process, everything else is as in the other stores.
+
+Lives here: `MemoryStore` and its journals. A session outlives its journals for as long as the store lives.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from types import TracebackType
+from typing import Self
+
+from interlock.errors import (
+    DuplicateSession,
+    ReadOnlySession,
+    SessionBusy,
+    SessionClosed,
+    StoreClosed,
+    UnknownSession,
+)
+from interlock.log.event import Event
+from interlock.log.packing import Run, packable, runs, unpack
+from interlock.log.stores.listing import About
+from interlock.log.stores.store import SessionInfo
+
+_seq = attrgetter("seq")
+
+
+class _Lines:
+    """The lines of one session. Chunks stay events until a line of another kind ends their run."""
+
+    __slots__ = ("about", "chunks", "created", "head", "rows", "session_id", "writer")
+
+    def __init__(self, session_id: str) -> None:
+        self.session_id = session_id
+        self.head = -1
+        self.created = 0
+        self.rows: list[Event | Run] = []
+        self.chunks: list[Event] = []  # they come after the rows
+        self.about = About()
+        self.writer: MemoryJournal | None = None
+
+
+class MemoryJournal:
+    """The lines of one session in memory."""
+
+    __slots__ = ("_lines", "_readonly")
+
+    durable = False
+    failure = None
+
+    def __init__(self, lines: _Lines, *, readonly: bool) -> None:
+        self._lines = lines
+        self._readonly = readonly
+
+    @property
+    def head(self) -> int:
+        return self._lines.head
+
+    def write(self, events: Sequence[Event]) -> None:
+        lines = self._lines
+        if lines.writer is not self:
+            raise ReadOnlySession(lines.session_id) if self._readonly else SessionClosed(lines.session_id)
+        head = lines.head
+        for event in events:
+            head += 1
+            if event.seq != head:
+                raise ValueError(f"session {lines.session_id} goes on with line {head}, not {event.seq}")
+        if lines.head < 0 <= head:
+            lines.created = events[0].time
+        for event in events:
+            if packable(event):
+                lines.chunks.append(event)
+                continue
+            if lines.chunks:
+                lines.rows += runs(lines.chunks)
+                lines.chunks = []
+            lines.rows.append(event)
+            if lines.about.title is None:
+                lines.about = lines.about.learn(event.fact)
+        lines.head = head
+
+    def read(self, first: int = 0, last: int | None = None) -> Iterator[Event]:
+        lines = self._lines
+        first = max(first, 0)
+        last = lines.head if last is None else min(last, lines.head)
+        if first > last:
+            return iter(())
+        # What is picked here is the reader's own: lines written meanwhile do not disturb it.
+        packed = lines.head + 1 - len(lines.chunks)
+        chunks = lines.chunks[max(first - packed, 0) : max(last + 1 - packed, 0)]
+        if first >= packed:
+            return iter(chunks)
+        start = bisect_right(lines.rows, first, key=_seq) - 1
+        stop = bisect_right(lines.rows, last, key=_seq)
+        return _events(lines.rows[start:stop], chunks, first, last)
+
+    async def barrier(self) -> None:
+        """Returns at once: there is no disk to wait for."""
+
+    async def refresh(self) -> int:
+        return self._lines.head
+
+    async def close(self) -> None:
+        if self._lines.writer is self:
+            self._lines.writer = None
+
+
+def _events(rows: list[Event | Run], chunks: list[Event], first: int, last: int) -> Iterator[Event]:
+    for row in rows:
+        if isinstance(row, Event):
+            yield row
+        else:
+            yield from unpack(row.seq, row.data)[max(first - row.seq, 0) : last + 1 - row.seq]
+    yield from chunks
+
+
+def _info(lines: _Lines) -> SessionInfo:
+    about = lines.about
+    last = lines.chunks[-1] if lines.chunks else lines.rows[-1]
+    return SessionInfo(
+        id=lines.session_id,
+        created=lines.created,
+        updated=last.time,
+        events=lines.head + 1,
+        cwd=about.cwd,
+        agent=about.agent,
+        title=about.title,
+    )
+
+
+class MemoryStore:
+    """Sessions in memory. It belongs to no event loop, only to one thread at a time."""
+
+    durable = False
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, _Lines] = {}
+        self._closed = False
+
+    async def create(self, session_id: str) -> MemoryJournal:
+        self._check_open()
+        if session_id in self._sessions:
+            raise DuplicateSession(session_id)
+        lines = self._sessions[session_id] = _Lines(session_id)
+        lines.writer = MemoryJournal(lines, readonly=False)
+        return lines.writer
+
+    async def open(self, session_id: str, *, readonly: bool = False) -> MemoryJournal:
+        self._check_open()
+        lines = self._sessions.get(session_id)
+        if lines is None:
+            raise UnknownSession(session_id)
+        journal = MemoryJournal(lines, readonly=readonly)
+        if not readonly:
+            if lines.writer is not None:
+                raise SessionBusy(session_id, "this process")
+            lines.writer = journal
+        return journal
+
+    async def list(self, *, limit: int = 50, before: int | None = None) -> list[SessionInfo]:
+        self._check_open()
+        written = [_info(lines) for lines in self._sessions.values() if lines.head >= 0]
+        infos = [info for info in reversed(written) if before is None or info.updated < before]
+        infos.sort(key=attrgetter("updated"), reverse=True)
+        page = infos[:limit]
+        return page + [info for info in infos[limit:] if info.updated == page[-1].updated]
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed
+
+    async def close(self) -> None:
+        self._closed = True
+        for lines in self._sessions.values():
+            lines.writer = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,736 @@
+"""The live handle of one session: it takes input, drives turns, and stops.
+
+Lives here: `Agent`. Its verbs return at once; one task of its own, the drive, does the work and is awaited by `idle`
+and by leaving the agent. Everything the agent knows is in the log; what is kept here is only who waits for what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from concurrent.futures import Future as ThreadFuture
+from contextlib import asynccontextmanager
+from datetime import UTC, date, datetime
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, Literal, assert_never
+
+from interlock.context.sections import Instructions, sections
+from interlock.context.workspace import WorkspaceContext
+from interlock.errors import (
+    ConfigError,
+    InputDropped,
+    ModelFailure,
+    SessionClosed,
+    StoreFailed,
+    UsageError,
+    WrongThread,
+)
+from interlock.intercept.decisions import Verdict
+from interlock.intercept.point import SPEAKER
+from interlock.intercept.signal import Signal
+from interlock.log.closing import cancelled, end_approval
+from interlock.log.event import Event
+from interlock.log.facts import (
+    CancelRequested,
+    Fact,
+    InboxDropped,
+    ListName,
+    ObserverFailed,
+    PolicyChanged,
+    Section,
+)
+from interlock.log.messages import Message, Source
+from interlock.log.reasons import (
+    Aborted,
+    Blocked,
+    Cause,
+    CauseKind,
+    Completed,
+    EndReason,
+    Failed,
+    Interrupted,
+    MaxTokens,
+    OverBudget,
+)
+from interlock.log.session import Session, create_session, open_session
+from interlock.log.strictjson import FrozenDict, freeze
+from interlock.loop.budget import Budget, Meter
+from interlock.loop.harness import Harness, Layer
+from interlock.loop.inbox import Inbox, checked
+from interlock.loop.points import EVENT, INBOX, SESSION_START, STATUS, EventFilter, InboxNotice, SessionStart
+from interlock.loop.request import Assembler
+from interlock.loop.result import Receipt, TurnResult
+from interlock.loop.status import Status
+from interlock.loop.turn import TurnRun
+from interlock.models.protocol import Model
+from interlock.models.registry import resolve_model
+from interlock.models.retry import RetryPolicy
+from interlock.policy.approval import Approvals, ApproverFunction
+from interlock.policy.preset import Preset
+from interlock.policy.preset import preset as preset_named
+from interlock.tools.call import ToolCall
+from interlock.tools.definition import Tool
+from interlock.tools.scheduler import checked_pool
+
+if TYPE_CHECKING:
+    from interlock.log.stores.store import Store
+
+_RUNTIME = Source("runtime", "workspace")
+
+
+class Agent(Layer):
+    """Drives one session. An async context manager: leaving it stops the work, waits for it, and closes the log.
+
+    model: `"provider:name"` or a `Model`. instructions: the system prompt, as text, sections, or several of them.
+    cwd: the working folder; with it, the model is told of the folder, the date and its AGENTS.md. session: the id of a
+    session to go on with. store: where the session is kept, in memory by default. approver: who can be asked; without
+    one, asking means no. preset: what happens to calls that nobody spoke about; without one they run. budget, pool,
+    retry: as on `Harness`. settings: of the model call, such as `temperature`.
+
+    All of it belongs to one event loop; from another thread use `threadsafe`.
+    """
+
+    def __init__(
+        self,
+        model: str | Model | None = None,
+        *,
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        instructions: Instructions = None,
+        cwd: str | Path | None = None,
+        session: str | None = None,
+        store: Store | None = None,
+        approver: ApproverFunction | None = None,
+        budget: Budget | None = None,
+        pool: int | None = None,
+        harness: Harness | None = None,
+        layer: Layer | None = None,
+        name: str | None = None,
+        preset: str | Preset | None = None,
+        retry: RetryPolicy | None = None,
+        settings: Mapping[str, Any] | None = None,
+        rng: Random | None = None,
+        today: Callable[[], date] | None = None,
+    ) -> None:
+        """
+        Raises:
+            ConfigError: a setting that cannot work; nothing was opened.
+        """
+        self._own_harness = harness is None
+        self.harness = harness if harness is not None else Harness(store=store)
+        super().__init__(name or "agent", layer or self.harness)
+        self.name = name
+        self.cwd = Path(cwd).expanduser().absolute() if cwd is not None else None
+        if self.cwd is not None and not self.cwd.is_dir():
+            raise ConfigError(f"cwd {str(self.cwd)!r} is no folder")
+        given = model if model is not None else self.harness.model
+        self._model: Model | None = resolve_model(given) if given is not None else None
+        self._owns_model = isinstance(given, str)
+        self.sections: tuple[Section, ...] = sections(instructions)
+        self._resume = session
+        self._store: Store = store if store is not None else self.harness.store
+        self.approvals = Approvals(approver if approver is not None else self.harness.approver)
+        self._budgets = (self.harness.budget, budget)
+        self.pool = checked_pool(pool if pool is not None else self.harness.pool)
+        self.preset: Preset | None = preset_named(preset) if isinstance(preset, str) else preset
+        self.retry = retry or self.harness.retry or RetryPolicy()
+        self._settings: FrozenDict = freeze(dict(settings or {}))
+        self.rng = rng or Random()
+        self._workspace = WorkspaceContext(self.cwd, today or _today) if self.cwd is not None else None
+        for tool in tools:
+            self.add_tool(tool)
+
+        self._session: Session | None = None
+        self._inbox: Inbox | None = None
+        self._assembler: Assembler | None = None
+        self._status = Status.IDLE
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._drive_task: asyncio.Task[None] | None = None
+        self._turn: TurnRun | None = None
+        self._signal: Signal | None = None  # of the open turn
+        self._woken = False  # a waking verb came since the last turn ended
+        self._latched: set[str] = set()  # messages that woke after the stop of the open turn
+        self._halt = False  # a cancel came between turns
+        self._disposed = False
+        self._failure: StoreFailed | None = None
+        self._receipts: dict[str, Receipt] = {}
+        self._own_budgets: dict[str, Budget] = {}  # by message, from run(budget=)
+        self._graces: set[asyncio.TimerHandle] = set()
+        self._abandoned: set[asyncio.Task[None]] = set()
+        self._last_result: TurnResult | None = None
+        self._unobserve: Callable[[], None] | None = None
+        self.threadsafe = Threadsafe(self)
+
+    # Opening and closing
+
+    async def __aenter__(self) -> Agent:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def open(self) -> None:
+        """Open the session, or a new one, for driving. Entering the agent does it.
+
+        Raises:
+            SessionError: the session cannot be opened.
+        """
+        if self._session is not None:
+            raise UsageError("this agent is open already; use one agent for one `async with`")
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        if self._resume is None:
+            cwd = str(self.cwd) if self.cwd is not None else None
+            session = await create_session(self._store, cwd=cwd, agent=self.name)
+        else:
+            session = await open_session(self._resume, store=self._store)
+        self._session = session
+        self._inbox = Inbox(session, self._ready, self._notice)
+        self._assembler = Assembler(session, self.scope)
+        session.observe(self._admission, InboxDropped, who="agent")
+        self.scope.watch(EVENT, self._observe)
+        self._observe()
+        if self.preset is not None:
+            last = session.state.preset
+            if last is None or last.preset != self.preset.name:
+                session.append(PolicyChanged(self.preset.name, approval=self.preset.rest, by="agent"))
+        self.harness.joined(self)
+        how = "new" if self._resume is None else "resume"
+        for listener in self.scope.listeners(SESSION_START):
+            try:
+                answer = listener.fn(SessionStart(self, how))
+                if asyncio.iscoroutine(answer):
+                    await answer
+            except Exception as error:  # noqa: BLE001  # an observer: contained, and on record
+                session.append(
+                    ObserverFailed(
+                        "agent/session-start", listener.who, f"{type(error).__name__}: {error}"[:500], 0
+                    )
+                )
+
+    async def aclose(self) -> None:
+        """Stop (cause `disposed`), wait for what runs, unwind the scope, close the log. Twice is harmless."""
+        if self._status is Status.CLOSED:
+            return
+        if self._session is not None and not self._disposed:
+            self._disposed = True
+            if self._signal is not None and self._failure is None:
+                self._cancel(Cause("disposed"), keep_inbox=True, grace=None)
+            self._halt = True
+        while self._drive_task is not None:
+            await asyncio.wait((self._drive_task,))
+        for handle in self._graces:
+            handle.cancel()
+        self.scope.close()
+        self.harness.left(self)
+        session = self._session
+        self._set_status(Status.CLOSED)
+        try:
+            if session is not None:
+                await session.close()
+        finally:
+            if self._owns_model and self._model is not None:
+                await self._model.aclose()
+            if self._own_harness:
+                await self.harness.aclose()
+
+    # What it is
+
+    @property
+    def session(self) -> Session:
+        """The log.
+
+        Raises:
+            UsageError: the agent is not open.
+        """
+        if self._session is None:
+            raise UsageError("the agent is not open: use `async with Agent(...) as agent:`")
+        return self._session
+
+    @property
+    def inbox(self) -> Inbox:
+        """What is pending."""
+        _ = self.session
+        assert self._inbox is not None
+        return self._inbox
+
+    @property
+    def assembler(self) -> Assembler:
+        _ = self.session
+        assert self._assembler is not None
+        return self._assembler
+
+    @property
+    def status(self) -> Status:
+        return self._status
+
+    @property
+    def model(self) -> Model | None:
+        return self._model
+
+    # Verbs
+
+    def followup(self, message: str | Message, *, source: Source | None = None) -> Receipt:
+        """Queue a message for a turn of its own, and start if idle.
+
+        Raises:
+            InboxError: the message is not valid, pending already, or too many are; nothing changed.
+            SessionClosed, StoreFailed, WrongThread: nothing changed.
+        """
+        return self.send(message, to="turn", wake=True, source=source)
+
+    def steer(self, message: str | Message, *, source: Source | None = None) -> Receipt:
+        """Queue a message for the next step of the turn that runs, and start if idle. Raises as `followup`."""
+        return self.send(message, to="step", wake=True, source=source)
+
+    def inject(self, message: str | Message, *, source: Source | None = None) -> Receipt:
+        """Queue a message for the next step, whenever that is: it wakes nobody. Raises as `followup`."""
+        return self.send(message, to="step", wake=False, source=source)
+
+    def send(
+        self,
+        message: str | Message,
+        *,
+        to: Literal["turn", "step"],
+        wake: bool,
+        source: Source | None = None,
+    ) -> Receipt:
+        """The primitive under `followup`, `steer` and `inject`. Raises as `followup`."""
+        self._ready("send")
+        if to not in ("turn", "step"):
+            raise UsageError(f'to is "turn" or "step", not {to!r}')
+        speaker = SPEAKER.get()
+        if source is None and speaker is not None:
+            source = Source("plugin", speaker.who)  # a listener's words are never a person's
+        made = checked(message, source)
+        target: ListName = "next-turn" if to == "turn" else "next-step"
+        stopping = self._signal is not None and self._signal.is_set()
+        if wake and stopping:
+            target = "next-turn"  # the turn that is being stopped takes nothing more
+        made = self.inbox.insert(made, target, wake=wake)
+        receipt = self._receipts[made.id] = Receipt(made.id, target, self.session.barrier)
+        if wake:
+            if stopping:
+                if not self._disposed:
+                    self._latched.add(made.id)
+            else:
+                self._wake()
+        return receipt
+
+    def wake(self) -> None:
+        """Open a turn if anything is pending: a queue that was parked, or what a resumed session had left."""
+        self._ready("wake")
+        if len(self.inbox) and not (self._signal is not None and self._signal.is_set()):
+            self._wake()
+
+    async def run(self, prompt: str | Message, *, budget: Budget | None = None) -> TurnResult:
+        """Send a prompt and wait for the end of the turn that claims it.
+
+        If that turn does not admit the message, it is taken back, and the result has that turn's reason. Cancelling
+        the task that awaits this cancels that turn (cause `caller`), waits for its end, and raises again.
+
+        Raises:
+            InputDropped: somebody else took the message out of the queue. InboxError: it was not accepted.
+            StoreFailed: the log cannot be written.
+        """
+        receipt = self.followup(prompt)
+        if budget is not None:
+            self._own_budgets[receipt.id] = budget
+        try:
+            result = await self._claimed_end(receipt)
+        except asyncio.CancelledError:
+            await self._give_up(receipt)
+            raise
+        finally:
+            self._own_budgets.pop(receipt.id, None)
+            self._receipts.pop(receipt.id, None)
+        if self._failure is not None:
+            raise self._failure
+        await self.session.barrier()
+        return result
+
+    async def _claimed_end(self, receipt: Receipt) -> TurnResult:
+        ended = await receipt.claimed_turn()
+        if not receipt.decided and self._failure is None:
+            self.inbox.remove(receipt.id)
+        return ended
+
+    async def _give_up(self, receipt: Receipt) -> None:
+        """The task that awaits `run` was cancelled: stop its turn, or take its message back."""
+        if receipt.decided or self.session.closed or self._failure is not None:
+            return
+        turn = self.session.state.turn
+        if turn is not None and receipt.claimed_by == turn.number:
+            self._cancel(Cause("caller"), keep_inbox=True, grace=None)
+            ended = asyncio.ensure_future(receipt.claimed_turn())
+            while not ended.done():
+                try:
+                    await asyncio.shield(ended)
+                except asyncio.CancelledError:  # asked to hurry: a started effect is still awaited
+                    continue
+        if self.session.state.queues.find(receipt.id) is not None:
+            self.inbox.remove(receipt.id)
+
+    @asynccontextmanager
+    async def stream(self, prompt: str | Message) -> AsyncIterator[AsyncIterator[Event]]:
+        """The same as `run`, event by event, until the end of that turn: a cursor over the log, without a queue.
+
+        Leaving the block early does not stop the turn.
+        """
+        after = self.session.head
+        receipt = self.followup(prompt)
+
+        async def events() -> AsyncIterator[Event]:
+            at = after
+            while True:
+                done = receipt.over or self._failure is not None
+                for event in self.session.events[at + 1 : self.session.head + 1]:
+                    at = event.seq
+                    yield event
+                if done:
+                    return
+                await self.session.changed(at)
+
+        yield events()
+
+    def cancel(
+        self, cause: CauseKind | Cause = "user", *, keep_inbox: bool = False, grace: float | None = None
+    ) -> None:
+        """Stop: start nothing more, tell what runs, and discard what is pending unless `keep_inbox`.
+
+        It returns at once, and works from any callback; `await idle()` waits for the end. What was started is awaited;
+        with `grace` (seconds) what still runs then is given up, on record.
+
+        Raises:
+            SessionClosed, WrongThread.
+        """
+        self._ready("cancel")
+        made = Cause(cause) if isinstance(cause, str) else cause
+        if made.kind not in ("user", "parent", "hook", "caller", "budget", "disposed"):
+            raise UsageError(f"no cause {made.kind!r}")
+        self._cancel(made, keep_inbox=keep_inbox, grace=grace)
+
+    async def idle(self) -> None:
+        """Wait until nothing runs and all that was said is on disk. Cancelling the waiter stops only the waiting.
+
+        Raises:
+            StoreFailed: the log cannot be written.
+        """
+        _ = self.session
+        while self._drive_task is not None:
+            await asyncio.wait((self._drive_task,))
+        if self._failure is not None:
+            raise self._failure
+        if not self.session.closed:
+            await self.session.barrier()
+
+    # Stopping
+
+    def _cancel(self, cause: Cause, *, keep_inbox: bool, grace: float | None) -> None:
+        session, inbox = self.session, self.inbox
+        signal = self._signal
+        discarded = () if keep_inbox else inbox.next_step + inbox.next_turn
+        facts: list[Fact] = []
+        running = self._drive_task is not None
+        if signal is not None or discarded or running:
+            turn = session.state.turn
+            grace_ms = round(grace * 1000) if grace is not None else None
+            facts.append(
+                CancelRequested(cause, turn.number if turn is not None else None, keep_inbox, grace_ms)
+            )
+            if not keep_inbox:
+                facts += inbox.clearing()
+            ending = cancelled(cause, keep_inbox=keep_inbox)
+            for approval in session.state.approvals.values():
+                facts += end_approval(approval, ending)
+            session.append(*facts)
+        if not keep_inbox:
+            self._latched.clear()
+            self._woken = False
+            for message in discarded:
+                self._notice("discarded", message)
+        if signal is None:
+            self._halt = self._halt or running
+            return
+        signal.set(cause)
+        if grace is not None:
+            assert self._loop is not None
+            handle = self._loop.call_later(grace, self._abandon, grace)
+            self._graces.add(handle)
+
+    def _abandon(self, grace: float) -> None:
+        """The grace is over: give up on the bodies that still run."""
+        turn = self._turn
+        if turn is None or self._signal is None or not self._signal.is_set():
+            return
+        for job in turn.jobs:
+            if job.running:
+                task = job.abandon(round(grace * 1000))
+                if task is not None:
+                    self._abandoned.add(task)
+                    task.add_done_callback(self._late)
+
+    def _late(self, task: asyncio.Task[None]) -> None:
+        self._abandoned.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, so that it is not reported as never retrieved
+
+    # Driving
+
+    def _wake(self) -> None:
+        self._woken = True
+        if self._drive_task is None and not self._disposed:
+            self._halt = False
+            self._set_status(Status.RUNNING)
+            assert self._loop is not None
+            self._drive_task = self._loop.create_task(self._drive(), name="interlock-drive")
+
+    async def _drive(self) -> None:
+        try:
+            while self._pending_work() and not self._halt:
+                self._woken = False
+                if not await self._run_turn():
+                    break
+        except StoreFailed as failure:
+            self._failure = failure
+        finally:
+            self._drive_task = None
+            self._turn = self._signal = None
+            self._set_status(Status.FAILED if self._failure is not None else Status.IDLE)
+            self._release_parked()
+        if self._woken and self._failure is None and not self._halt and len(self.inbox):
+            self._wake()
+
+    def _pending_work(self) -> bool:
+        return len(self.inbox) > 0
+
+    async def _run_turn(self) -> bool:
+        """Run one turn; whether the next one opens at once."""
+        session = self.session
+        self._signal = Signal()
+        before = len(session.history)
+        budgets = (*self._budgets, self._budget_of_next())
+        turn = self._turn = TurnRun(self, Meter(budgets, session), self._signal)
+        reason = await turn.run()
+        result = self._result(turn, reason, before)
+        latched = {i for i in self._latched if session.state.queues.find(i) is not None}
+        self._latched.clear()
+        self._turn = self._signal = None
+        self._last_result = result
+        self._end_receipts(turn.number, result)
+        if self._halt:
+            return False
+        return self._next_follows(reason) or bool(latched) or self._woken
+
+    def _next_follows(self, reason: EndReason) -> bool:
+        """After which ends the queue goes on by itself; after the others it is parked until somebody wakes it."""
+        queues = self.session.state.queues
+        waking = bool(queues.next_turn) or any(waiting.wake for waiting in queues.next_step)
+        match reason:
+            case Completed(by=None) | MaxTokens():
+                return waking or bool(queues.next_step)  # also for what was only injected
+            case Completed() | Blocked():
+                return waking
+            case Aborted() | Failed() | OverBudget() | Interrupted():
+                return False
+            case _:
+                assert_never(reason)
+
+    def _budget_of_next(self) -> Budget | None:
+        queue = self.session.state.queues.next_turn
+        return self._own_budgets.get(queue[0].message.id) if queue else None
+
+    def _result(self, turn: TurnRun, reason: EndReason, before: int) -> TurnResult:
+        session = self.session
+        messages = session.history.view()[before:]
+        text = turn.stopped_text
+        if text is None:
+            text = next((m.text for m in reversed(messages) if m.role == "assistant" and not m.calls), "")
+        return TurnResult(text, reason, messages, turn.usage, turn.number, turn.steps, session)
+
+    # Who waits for what
+
+    def claimed(self, messages: list[Message], turn: int) -> None:
+        """The open turn reserved these messages."""
+        for message in messages:
+            receipt = self._receipts.get(message.id)
+            if receipt is not None:
+                receipt.claimed_by = turn
+            self._notice("claimed", message, turn)
+
+    def _admission(self, event: Event) -> None:
+        fact = event.fact
+        if isinstance(fact, InboxDropped):
+            for message_id in fact.ids:
+                self._drop(message_id, fact.outcome, fact.reason)
+
+    def _drop(self, message_id: str, outcome: str, reason: str | None = None) -> None:
+        receipt = self._receipts.get(message_id)
+        if receipt is not None and receipt.claimed_by is None:
+            del self._receipts[message_id]
+            receipt.dropped(InputDropped(message_id, outcome, reason))
+        elif receipt is not None:
+            receipt.fate = outcome, reason
+
+    def _end_receipts(self, turn: int, result: TurnResult) -> None:
+        queues = self.session.state.queues
+        for message_id, receipt in list(self._receipts.items()):
+            if receipt.claimed_by != turn:
+                continue
+            if receipt.fate is not None:
+                receipt.given_back(result)
+                receipt.dropped(InputDropped(message_id, *receipt.fate))
+                self._receipts.pop(message_id, None)
+            elif queues.holds(message_id):
+                receipt.claimed_by = None
+                receipt.given_back(result)
+            else:
+                receipt.admitted(result)
+                self._receipts.pop(message_id, None)
+
+    def _release_parked(self) -> None:
+        """The drive has ended: whoever runs a message that is parked hears of it."""
+        for receipt in list(self._receipts.values()):
+            if self._last_result is not None and receipt.awaited:
+                receipt.given_back(self._last_result)
+
+    # Telling
+
+    def _notice(self, kind: str, message: Message, turn: int | None = None) -> None:
+        if kind == "discarded":
+            self._drop(message.id, "canceled")
+            self._latched.discard(message.id)
+        self._tell(INBOX, InboxNotice(kind, message, turn))
+
+    def _set_status(self, status: Status) -> None:
+        if status is not self._status:
+            self._status = status
+            self._tell(STATUS, status)
+
+    def wait(self, waits: bool) -> None:
+        """Nothing can go on but for a person, or it can again."""
+        if self._drive_task is not None:
+            self._set_status(Status.WAITING if waits else Status.RUNNING)
+
+    def _tell(self, point: Any, notice: object) -> None:
+        for listener in self.scope.listeners(point):
+            try:
+                listener.fn(notice)
+            except Exception as error:  # noqa: BLE001  # an observer: contained, and on record
+                session = self._session
+                if session is not None and not session.closed and session.failure is None:
+                    what = f"{type(error).__name__}: {error}"[:500]
+                    session.append(ObserverFailed(point.name, listener.who, what, max(session.head, 0)))
+
+    def _observe(self) -> None:
+        """Subscribe the observers in force to the log."""
+        if self._unobserve is not None:
+            self._unobserve()
+            self._unobserve = None
+        undo: list[Callable[[], None]] = []
+        for listener in self.scope.listeners(EVENT):
+            types = listener.fn.types if isinstance(listener.fn, EventFilter) else ()
+            undo.append(self.session.observe(listener.fn, *types, who=listener.who))
+
+        def unobserve() -> None:
+            for one in undo:
+                one()
+
+        self._unobserve = unobserve
+
+    # What a turn asks of its agent
+
+    @property
+    def call_settings(self) -> Mapping[str, Any]:
+        if self._model is None:
+            return self._settings
+        return FrozenDict({"provider": self._model.provider, "model": self._model.name, **self._settings})
+
+    def model_for(self, settings: Mapping[str, Any]) -> tuple[Model | None, ModelFailure | None]:
+        """The adapter that serves these settings, or why it cannot be had.
+
+        Raises:
+            ConfigError: no provider or model is named, or nobody knows the provider.
+        """
+        provider, name = settings.get("provider"), settings.get("model")
+        if not provider or not name:
+            missing = (
+                "provider and model" if not provider and not name else "provider" if not provider else "model"
+            )
+            raise ConfigError(f"the request has no {missing}: give Agent a model, or set it at agent/request")
+        own = self._model
+        if own is not None and own.provider == provider:
+            return own, None
+        try:
+            return resolve_model(f"{provider}:{name}"), None
+        except ModelFailure as failure:
+            return None, failure
+
+    def default_verdict(self, call: ToolCall) -> tuple[Verdict, str] | None:
+        return self.preset.verdict(call) if self.preset is not None else None
+
+    def runtime_context(self) -> tuple[Message, ...]:
+        """What the model should know of the folder and the day, if it is not what was logged last."""
+        if self._workspace is None:
+            return ()
+        text = self._workspace.snapshot()
+        if self.session.state.runtime.get(_RUNTIME.name) == text:
+            return ()
+        return (Message.context(text, source=_RUNTIME, role="user"),)
+
+    # Checks
+
+    def _ready(self, verb: str) -> None:
+        session = self.session
+        if threading.get_ident() != self._thread:
+            raise WrongThread(verb)
+        if session.closed or self._status is Status.CLOSED:
+            raise SessionClosed(session.id)
+        if session.failure is not None:
+            raise session.failure
+
+
+def _today() -> date:
+    return datetime.now(UTC).astimezone().date()
+
+
+class Threadsafe:
+    """The agent's verbs for other threads. Each gives a future of that thread's kind: `.result()` waits."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def followup(self, message: str | Message, **options: Any) -> ThreadFuture[Receipt]:
+        return self._call(self._agent.followup, message, **options)
+
+    def steer(self, message: str | Message, **options: Any) -> ThreadFuture[Receipt]:
+        return self._call(self._agent.steer, message, **options)
+
+    def inject(self, message: str | Message, **options: Any) -> ThreadFuture[Receipt]:
+        return self._call(self._agent.inject, message, **options)
+
+    def send(self, message: str | Message, **options: Any) -> ThreadFuture[Receipt]:
+        return self._call(self._agent.send, message, **options)
+
+    def cancel(self, *arguments: Any, **options: Any) -> ThreadFuture[None]:
+        return self._call(self._agent.cancel, *arguments, **options)
+
+    def wake(self) -> ThreadFuture[None]:
+        return self._call(self._agent.wake)
+
+    def _call(self, verb: Callable[..., Any], *arguments: Any, **options: Any) -> ThreadFuture[Any]:
+        loop = self._agent._loop
+        if loop is None:
+            raise UsageError("the agent is not open")
+        future: ThreadFuture[Any] = ThreadFuture()
+
+        def call() -> None:
+            try:
+                future.set_result(verb(*arguments, **options))
+            except Exception as error:  # noqa: BLE001  # handed to the thread that asked
+                future.set_exception(error)
+
+        loop.call_soon_threadsafe(call)
+        return future

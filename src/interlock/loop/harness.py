@@ -1,0 +1,157 @@
+"""What agents share: a layer of registrations, and the settings they start from.
+
+Lives here: `Layer`, a scope with tools, guards, hooks and points, and `Harness`, the outermost one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from interlock.errors import UsageError
+from interlock.intercept.decisions import Deny
+from interlock.intercept.scope import Dispose, Scope
+from interlock.log.stores.memory import MemoryStore
+from interlock.log.stores.store import Store
+from interlock.loop.budget import Budget
+from interlock.loop.hooks import HookSurface
+from interlock.loop.points import On
+from interlock.models.protocol import Model
+from interlock.models.retry import RetryPolicy
+from interlock.policy.approval import ApproverFunction
+from interlock.tools.call import ToolCall
+from interlock.tools.definition import Tool
+from interlock.tools.points import GUARD
+from interlock.tools.registry import Registry
+from interlock.tools.scheduler import checked_pool
+
+if TYPE_CHECKING:
+    from interlock.loop.agent import Agent
+
+Guard = Callable[[ToolCall], Deny | None]
+
+
+class Layer:
+    """A scope that can be registered in: harness, preset or agent. What is registered ends when it is left."""
+
+    def __init__(self, name: str, outer: Layer | None = None) -> None:
+        self.scope: Scope = Scope(name, outer.scope if outer is not None else None)
+        self.registry: Registry = Registry(outer.registry if outer is not None else None)
+        self.on = On(self.scope)
+        self.hooks = HookSurface(self.scope)
+
+    def guard(self, fn: Guard, *, name: str | None = None) -> Dispose:
+        """Register a guard: it may deny or abstain, never allow; it speaks before the asking and before the body.
+
+        Raises:
+            UsageError: it is a coroutine function: a guard must not suspend.
+        """
+        if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None)):  # noqa: B004
+            raise UsageError(
+                "a guard must be a plain function, not async: it speaks right before the body starts"
+            )
+        return self.scope.listen(GUARD, fn, name=name)
+
+    def add_tool(self, tool: Tool | Callable[..., Any]) -> Dispose:
+        """Offer a tool; a plain function is made one, as with `@tool`.
+
+        Raises:
+            ConfigError: not a tool, or one of that name is there already.
+        """
+        from interlock.tools.definition import tool as make
+
+        return self.scope.owns(self.registry.register(tool if isinstance(tool, Tool) else make(tool)))
+
+    def close_scope(self) -> None:
+        self.scope.close()
+
+
+class Harness(Layer):
+    """What several agents share; an async context manager, or closed by `aclose`.
+
+    pool: how many bodies of one answer may run at once. store: where sessions are kept, in memory by default.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str | Model | None = None,
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        store: Store | None = None,
+        approver: ApproverFunction | None = None,
+        budget: Budget | None = None,
+        pool: int = 10,
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        super().__init__("harness")
+        self.model = model
+        self.store: Store = store if store is not None else MemoryStore()
+        self._owns_store = store is None
+        self.approver = approver
+        self.budget = budget
+        self.pool = checked_pool(pool)
+        self.retry = retry
+        self._agents: list[Agent] = []
+        for tool in tools:
+            self.add_tool(tool)
+
+    def agent(self, model: str | Model | None = None, **settings: Any) -> Agent:
+        """An agent of this harness: its own session, its own scope. Arguments as of `Agent`."""
+        from interlock.loop.agent import Agent
+
+        return Agent(model, harness=self, **settings)
+
+    def preset(self, name: str) -> PresetLayer:
+        """A layer between this harness and some of its agents."""
+        return PresetLayer(name, self)
+
+    def joined(self, agent: Agent) -> None:
+        self._agents.append(agent)
+
+    def left(self, agent: Agent) -> None:
+        if agent in self._agents:
+            self._agents.remove(agent)
+
+    async def aclose(self) -> None:
+        """Close every agent, newest first, then the scope, then the store if it was made here."""
+        while self._agents:
+            await self._agents[-1].aclose()
+        self.close_scope()
+        if self._owns_store:
+            await self.store.close()
+
+    async def __aenter__(self) -> Harness:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class PresetLayer(Layer):
+    """A layer for agents of one kind; `with` or `async with` unwinds it."""
+
+    def __init__(self, name: str, harness: Harness) -> None:
+        super().__init__(name, harness)
+        self.harness = harness
+
+    def agent(self, model: str | Model | None = None, **settings: Any) -> Agent:
+        """An agent inside this layer. Arguments as of `Agent`."""
+        from interlock.loop.agent import Agent
+
+        return Agent(model, harness=self.harness, layer=self, **settings)
+
+    def close(self) -> None:
+        self.close_scope()
+
+    def __enter__(self) -> PresetLayer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> PresetLayer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()

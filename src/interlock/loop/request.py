@@ -1,0 +1,97 @@
+"""What one request consists of: header, messages, digest.
+
+Lives here: `Assembler`. The header is logged whole when it changes; messages are a view of the history, never a copy;
+the digest of the neutral request is constant work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from interlock.intercept.point import hear
+from interlock.intercept.scope import Scope
+from interlock.intercept.signal import Signal
+from interlock.log.event import encode_json
+from interlock.log.facts import RequestHeader, RequestSent, Section, ToolSpec
+from interlock.log.history import request_digest
+from interlock.log.session import Session
+from interlock.log.strictjson import FrozenDict
+from interlock.loop.points import REQUEST, CallSettings
+from interlock.models.protocol import ModelRequest
+
+
+def header_digest(header: RequestHeader) -> bytes:
+    """A digest of all of a request but its messages; why it was written does not count."""
+    return blake2b(encode_json(msgspec.structs.replace(header, why="initial")), digest_size=16).digest()
+
+
+class Assembler:
+    """Builds the requests of one session."""
+
+    def __init__(self, session: Session, scope: Scope) -> None:
+        self._session = session
+        self._scope = scope
+        self._digest: tuple[int, bytes] = (-1, b"")  # of the header at this seq
+
+    async def settings(
+        self, agent: Any, base: Mapping[str, Any], turn: int, step: int, attempt: int, signal: Signal
+    ) -> Mapping[str, Any]:
+        """The settings of this attempt, as listeners left them; `provider` and `model` among them.
+
+        Raises:
+            Stopped: the turn was stopped.
+            Exception: a listener failed: the turn ends with an error, without recovery.
+        """
+        settings = base
+        for listener in self._scope.listeners(REQUEST):
+            answer = await hear(listener, signal, CallSettings(agent, turn, step, attempt, settings))
+            if answer is not None:
+                settings = FrozenDict({**settings, **answer.changed})
+        return settings
+
+    def send(
+        self,
+        settings: Mapping[str, Any],
+        system: tuple[Section, ...],
+        tools: tuple[ToolSpec, ...],
+        attempt: int,
+    ) -> tuple[ModelRequest, int]:
+        """Log header (if it changed) and request; the request and the seq of its line."""
+        session, state = self._session, self._session.state
+        call_settings = FrozenDict({k: v for k, v in settings.items() if k not in ("provider", "model")})
+        provider, model = str(settings["provider"]), str(settings["model"])
+        last = state.header
+        if (
+            last is None
+            or state.header_life != state.life
+            or last.provider != provider
+            or last.model != model
+            or last.settings != call_settings
+            or last.system != system
+            or last.tools != tools
+        ):
+            first = state.header_life != state.life
+            why: Any = ("initial" if state.life <= 1 else "resume") if first else "change"
+            session.append(RequestHeader(why, provider, model, call_settings, system, tools))
+        if self._digest[0] != state.header_seq:
+            assert state.header is not None
+            self._digest = state.header_seq, header_digest(state.header)
+        step = state.step
+        assert step is not None
+        messages = state.history.view()
+        sent = session.append(
+            RequestSent(
+                step.seq,
+                attempt,
+                state.header_seq,
+                state.history.last,
+                len(messages),
+                request_digest(self._digest[1], state.history.digest),
+            )
+        )[0].seq
+        request = ModelRequest(provider, model, system, messages, tools, call_settings, session.id)
+        return request, sent

@@ -1,0 +1,536 @@
+"""One turn: the machine that takes input, asks the model, runs its calls, and stops for a reason.
+
+Lives here: `TurnRun`. What ends a turn early is raised to `run`, which writes the missing ends by `closers`; what ends
+it in the ordinary way is written where it happens. Two things are kept apart: the outcome that the turn has earned so
+far (max-tokens sticks), and the work it still owes (results that the model has not seen).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, assert_never
+
+import msgspec
+
+from interlock.errors import HookContractError, ModelFailure, StoreFailed
+from interlock.intercept.decisions import Continue, Enter, Reject
+from interlock.intercept.point import Listener, hear
+from interlock.intercept.signal import Signal, Stopped
+from interlock.log.assembly import name_calls
+from interlock.log.closing import (
+    Ending,
+    cancelled,
+    closers,
+    end_turn,
+    failed,
+    over_budget,
+    owed_contexts,
+)
+from interlock.log.facts import (
+    AssistantMessage,
+    DecisionMade,
+    Fact,
+    Failure,
+    InboxClaimed,
+    InboxDropped,
+    InboxSpliced,
+    RequestFailed,
+    Said,
+    Section,
+    StepEnd,
+    StepStart,
+    ToolSpec,
+    TurnEnd,
+    TurnStart,
+    Usage,
+    UserMessage,
+)
+from interlock.log.messages import Message, Source, ToolUse
+from interlock.log.reasons import (
+    Blocked,
+    Cause,
+    Completed,
+    EndReason,
+    Failed,
+    MaxTokens,
+    OverBudget,
+    StepReason,
+)
+from interlock.loop.budget import Meter
+from interlock.loop.points import MODEL_STREAM, PRE_STEP, TURN_STOPPING, Attempt, Proposal, Stopping
+from interlock.loop.recovery import Recovery
+from interlock.loop.stream import consume
+from interlock.tools.admission import said_error
+from interlock.tools.batch import Batch
+from interlock.tools.pipeline import CallJob
+
+if TYPE_CHECKING:
+    from interlock.loop.agent import Agent
+
+
+class _Ended(Exception):
+    """The turn ends here, with everything open closed in this way."""
+
+    def __init__(self, ending: Ending) -> None:
+        self.ending = ending
+
+
+class TurnRun:
+    """Drives one turn of an agent from `turn/start` to `turn/end`."""
+
+    def __init__(self, agent: Agent, meter: Meter, signal: Signal) -> None:
+        self.agent = agent
+        self.session = agent.session
+        self.signal = signal
+        self.number = self.session.state.turns + 1
+        self.stopped_text: str | None = None  # of a result that stopped the turn
+        self.usage = Usage()
+        self.steps = 0
+        self.jobs: list[CallJob] = []  # of the step that is open
+        self._meter = meter
+        self._wall = _Wall(meter.wall_left(), signal)
+        self._batch: Batch | None = None
+        self._system: tuple[Section, ...] = ()
+        self._tools: tuple[ToolSpec, ...] = ()
+        self._max_tokens = False  # sticks for the rest of the turn
+        self._cut_off = False  # this step's answer reached the output ceiling
+        self._forced = 0  # continued without a person
+
+    # From start to end
+
+    async def run(self) -> EndReason:
+        """Run it; the reason it ended with. Everything it opened is closed when this returns.
+
+        Raises:
+            StoreFailed: the log cannot be written; nothing was closed.
+        """
+        self.session.append(TurnStart(self.number))
+        self._wall.start()
+        try:
+            reason = await self._work()
+            self.signal.raise_if_set()
+            return self._end(*owed_contexts(self.session.state), end_turn(self.session.state, reason))
+        except _Ended as ended:
+            return self._close(ended.ending)
+        except Stopped:
+            return self._close(self._cancelled())
+        except StoreFailed:
+            raise
+        except asyncio.CancelledError:
+            self.signal.set(Cause("disposed", reason="the driving task was cancelled"))
+            self._close(self._cancelled())
+            raise
+        except Exception as error:  # whatever fails inside ends the turn, on record
+            if self.session.failure is not None:
+                raise self.session.failure from error
+            return self._close(failed(reason_of(error)))
+        finally:
+            self._wall.stop()
+
+    def _close(self, ending: Ending) -> EndReason:
+        if self.signal.cause is not None:
+            ending = self._cancelled()  # a stop beats whatever else went wrong meanwhile
+        elif self._max_tokens and isinstance(ending.turn, Completed):
+            ending = Ending(ending.step, MaxTokens(), ending.unstarted, ending.inbox)
+        contexts = self._batch.contexts if self._batch is not None else None
+        return self._end(*closers(self.session.state, ending, contexts))
+
+    def _end(self, *facts: Fact) -> EndReason:
+        turn = self.session.state.turn
+        assert turn is not None
+        self.usage = Usage(turn.tally.tokens_in, turn.tally.tokens_out)
+        self.steps = turn.steps
+        self.session.append(*facts)
+        last = facts[-1]
+        assert isinstance(last, TurnEnd)
+        return last.reason
+
+    def _cancelled(self) -> Ending:
+        cause = self.signal.cause
+        assert cause is not None
+        if cause is _OUT_OF_TIME:
+            return over_budget(OverBudget("wall", self._wall.limit, self._wall.limit))
+        turn = self.session.state.turn
+        asked = turn.cancel if turn is not None else None
+        return cancelled(cause, keep_inbox=asked is None or asked.keep_inbox)
+
+    def waiting(self, waits: bool) -> None:
+        """A person is asked, or has answered: meanwhile the wall clock stands still."""
+        if waits:
+            self._wall.stop()
+        else:
+            self._wall.start()
+        self.agent.wait(waits)
+
+    # Steps
+
+    async def _work(self) -> EndReason:
+        owed = False  # the model has not seen the results of the last step
+        while True:
+            spent = self._meter.before_step()
+            if spent is not None:
+                raise _Ended(over_budget(spent))
+            entered = await self._propose(owed)
+            if isinstance(entered, Blocked):
+                return entered
+            if not entered:
+                return self._outcome()
+            reason = await self._step()
+            owed = reason == "tools"
+            if owed or self.session.state.queues.next_step:
+                continue
+            if not await self._goes_on(answered=reason != "concluded"):
+                return self._outcome()
+
+    def _outcome(self) -> EndReason:
+        return MaxTokens() if self._max_tokens else Completed()
+
+    # Entering a step
+
+    async def _propose(self, owed: bool) -> bool | Blocked:
+        """Claim, assemble, ask `agent/pre-step`, and enter the step. False: there is nothing to enter."""
+        session, agent = self.session, self.agent
+        turn = session.state.turn
+        assert turn is not None
+        step = turn.steps + 1
+        riding = {owing.message.id: owing.call for owing in turn.owed}
+        batch = self._claim(step)
+        self._system, self._tools = agent.sections, agent.registry.specs()
+        proposal = Proposal(agent, batch, self.number, step, self.signal)
+        if agent.scope.listeners(PRE_STEP):
+            proposal = await self._decide(proposal, riding)
+            if proposal.rejected is not None:
+                return Blocked(proposal.rejected, proposal.by)
+        claim = session.state.claim
+        reserved = claim.undecided if claim is not None else {}
+        kept = {message.id for message in proposal.messages}
+        left_out = tuple(i for i in reserved if i not in kept)
+        lines: list[Fact] = []
+        if left_out:
+            lines.append(InboxDropped(self.number, left_out, "omitted", by=PRE_STEP.name))
+        enters = bool(proposal.messages) or owed
+        if enters:
+            lines.append(StepStart(self.number, step))
+            contexts = (*proposal.contexts, *agent.runtime_context())
+            told = [(m, "prompt") for m in proposal.messages] + [(m, "context") for m in contexts]
+            for n, (message, place) in enumerate(told, 1):
+                message_id = message.id
+                if place == "context" or (message_id not in reserved and message_id not in riding):
+                    message_id = (
+                        f"s{self.number}.{step}.{n}" if place == "context" or not message_id else message_id
+                    )
+                lines.append(
+                    UserMessage(
+                        message_id,
+                        message.source,
+                        _role(message),
+                        message.content,
+                        "context" if place == "context" or message_id in riding else "prompt",
+                        claim.seq if claim is not None and message_id in reserved else None,
+                        riding.get(message_id),
+                    )
+                )
+        session.append(*lines)
+        return enters
+
+    def _claim(self, step: int) -> tuple[Message, ...]:
+        """Reserve all of next-step and, for a first step, the head of next-turn; the batch that is proposed.
+
+        Contexts of results and next-step input share one order, that of their arrival; the turn's message is last.
+        """
+        session, queues = self.session, self.session.state.queues
+        turn = session.state.turn
+        assert turn is not None
+        arrived = [(waiting.seq, i, waiting.message) for i, waiting in enumerate(queues.next_step)]
+        arrived += [(owing.result, i, owing.message) for i, owing in enumerate(turn.owed)]
+        batch = [message for _, _, message in sorted(arrived, key=lambda one: one[:2])]
+        claimed = [waiting.message for waiting in queues.next_step]
+        next_step = tuple([message.id for message in claimed])
+        next_turn: tuple[str, ...] = ()
+        if step == 1 and queues.next_turn:
+            head = queues.next_turn[0].message
+            batch.append(head)
+            claimed.append(head)
+            next_turn = (head.id,)
+        if claimed:
+            session.append(InboxClaimed(self.number, step, next_step, next_turn))
+            self.agent.claimed(claimed, self.number)
+        return tuple(batch)
+
+    async def _decide(self, proposal: Proposal, riding: dict[str, int]) -> Proposal:
+        """Fold what `agent/pre-step` says: any reject wins, messages are a pipeline, contexts are concatenated."""
+        batch = proposal.messages
+        known = {message.id for message in batch}
+        said: list[Said] = []
+        by = ""
+        for listener in self.agent.scope.listeners(PRE_STEP):
+            answer: Enter | Reject | None = await hear(listener, self.signal, proposal)
+            if answer is None:
+                continue
+            match answer:
+                case Enter(messages=messages, contexts=contexts):
+                    _distinct(messages, listener)
+                    messages = tuple([m if m.id in known else _from(m, listener.who) for m in messages])
+                    contexts = tuple([_from(m, listener.who) for m in contexts])
+                    proposal = replace(proposal, messages=messages, contexts=proposal.contexts + contexts)
+                    said.append(Said(listener.who, "enter"))
+                case Reject(reason=reason):
+                    if proposal.rejected is None:
+                        proposal = replace(proposal, rejected=reason, by=listener.who)
+                    said.append(Said(listener.who, "reject", reason))
+                case _:
+                    assert_never(answer)
+            by = by or listener.who
+        self.signal.raise_if_set()
+        session = self.session
+        if not said:
+            return proposal
+        claim, turn = session.state.claim, session.state.turn
+        assert turn is not None
+        kept = {message.id for message in proposal.messages}
+        rejected = proposal.rejected is not None
+        session.append(
+            DecisionMade(
+                PRE_STEP.name,
+                claim.seq if claim is not None else turn.seq,
+                "reject" if rejected else "enter",
+                proposal.by if rejected else by,
+                tuple(said),
+                () if rejected else tuple(i for i in riding if i not in kept),
+            )
+        )
+        if rejected and claim is not None:
+            ids = tuple(claim.undecided)
+            messages = tuple(m for m in batch if m.id in claim.undecided)
+            session.append(
+                InboxDropped(self.number, ids, "rejected", proposal.rejected, proposal.by, messages)
+            )
+        return proposal
+
+    # One step
+
+    async def _step(self) -> StepReason:
+        """Ask the model and run its calls; the reason the step ended with, which is logged."""
+        step = self.session.state.step
+        assert step is not None
+        uses = await self._answer(step.number)
+        self.signal.raise_if_set()
+        reason: StepReason
+        if uses:
+            reason = "concluded" if await self._run_calls(uses, step.number) else "tools"
+        else:
+            reason = "max-tokens" if self._cut_off else "completed"
+        state = self.session.state
+        # If no step is known to follow, what rides on the results becomes history before the step ends.
+        settled = reason != "tools" and not state.queues.next_step
+        contexts = owed_contexts(state) if settled else []
+        self.session.append(*contexts, StepEnd(self.number, step.number, reason))
+        return reason
+
+    async def _run_calls(self, uses: list[ToolUse], step: int) -> bool:
+        """Run the calls of one answer; whether a result concludes the turn."""
+        agent = self.agent
+        batch = self._batch = Batch(
+            session=self.session,
+            scope=agent.scope,
+            registry=agent.registry,
+            signal=self.signal,
+            turn=self.number,
+            step=step,
+            agent=agent,
+            cwd=agent.cwd,
+            pool=agent.pool,
+            asker=agent.approvals,
+            default=agent.default_verdict,
+            spent=self._spent,
+            on_waiting=self.waiting,
+        )
+        self.jobs = [CallJob(batch, use, i) for i, use in enumerate(uses)]
+        unlink = self.signal.on_set(lambda cause: batch.stop(self._cancelled()))
+        try:
+            await batch.scheduler.run(self.jobs)
+        finally:
+            unlink()
+        self.stopped_text = batch.stopped_text
+        if batch.ending is not None:
+            raise _Ended(batch.ending)
+        self._batch, self.jobs = None, []
+        return batch.concluded
+
+    def _spent(self, name: str) -> Ending | None:
+        spent = self._meter.before_call(name)
+        return over_budget(spent) if spent is not None else None
+
+    # The model
+
+    async def _answer(self, step: int) -> list[ToolUse]:
+        """Send the request until it is answered or given up; the calls of the answer."""
+        agent, session, signal = self.agent, self.session, self.signal
+        recovery: Recovery | None = None
+        attempt = 0
+        while True:
+            attempt += 1
+            spent = self._meter.before_request()
+            if spent is not None:
+                raise _Ended(over_budget(spent))
+            signal.raise_if_set()
+            settings = await agent.assembler.settings(
+                agent, agent.call_settings, self.number, step, attempt, signal
+            )
+            model, failure = agent.model_for(settings)
+            request, sent = agent.assembler.send(settings, self._system, self._tools, attempt)
+            policy = model.retry or agent.retry if model is not None else agent.retry
+            if session.durable:
+                await session.barrier()  # no byte leaves before its input is on disk
+            if model is not None:
+                wrappers = agent.scope.listeners(MODEL_STREAM)
+                failure = await consume(session, model, request, wrappers, signal, sent, policy.idle)
+            if failure is None:
+                return self._commit_answer(sent, step)
+            session.append(RequestFailed(sent, failure_of(failure)))
+            recovery = recovery or Recovery(session, agent.scope, policy, agent.rng)
+            heard = Attempt(agent, self.number, step, attempt, request.provider, signal)
+            if attempt >= policy.attempts_per_step:
+                raise _Ended(over_budget(OverBudget("attempts", policy.attempts_per_step, attempt)))
+            if not await recovery.again(failure, heard, sent):
+                raise _Ended(failed(reason_of(failure)))
+
+    def _commit_answer(self, sent: int, step: int) -> list[ToolUse]:
+        open_step = self.session.state.step
+        assert open_step is not None and open_step.request is not None
+        assembly = open_step.request.assembly
+        blocks, dropped = assembly.blocks(), 0
+        renamed: dict[str, str] = {}
+        self._cut_off = assembly.finish == "max-tokens"
+        if self._cut_off:
+            # The last call may be cut in the middle, and none of them is what the model meant to ask in full.
+            self._max_tokens = True
+            kept = tuple([block for block in blocks if not isinstance(block, ToolUse)])
+            blocks, dropped = kept, len(blocks) - len(kept)
+        else:
+            blocks, renamed = name_calls(blocks, self.number, step)
+        self.session.append(
+            AssistantMessage(
+                sent, blocks, assembly.finish, assembly.usage, renamed=renamed or None, dropped_calls=dropped
+            )
+        )
+        return [block for block in blocks if isinstance(block, ToolUse)]
+
+    # Going on
+
+    async def _goes_on(self, answered: bool) -> bool:
+        """Ask `agent/turn-stopping`, now that nothing else keeps the turn open; whether another step follows."""
+        session, agent = self.session, self.agent
+        state = session.state
+        turn = state.turn
+        assert turn is not None
+        history = state.history.view()
+        last = history[-1] if len(history) and history[-1].role == "assistant" else None
+        stopping = Stopping(
+            agent, self.number, turn.steps, last, answered, history, self.signal, self._forced
+        )
+        said: list[Said] = []
+        steered: list[Message] = []
+        for listener in agent.scope.listeners(TURN_STOPPING):
+            answer: Continue | None = await hear(listener, self.signal, stopping)
+            if answer is not None:
+                assert isinstance(answer.message, Message)
+                said.append(Said(listener.who, "continue", answer.message.text))
+                steered += [_from(message, listener.who) for message in (*answer.contexts, answer.message)]
+        self.signal.raise_if_set()
+        queued = [waiting.message for waiting in state.queues.next_step]
+        if not steered and not queued:
+            return False
+        if said:
+            session.append(DecisionMade(TURN_STOPPING.name, turn.seq, "continue", said[0].who, tuple(said)))
+        if not any(message.source.kind == "person" for message in queued):
+            if self._forced >= self._meter.forced:
+                for message in queued:
+                    if message.source.kind != "runtime":
+                        agent.inbox.remove(message.id)
+                raise _Ended(over_budget(OverBudget("forced", self._meter.forced, self._forced)))
+            self._forced += 1
+        if steered:
+            seq = session.head + 1
+            inserted = [
+                message if message.id else msgspec.structs.replace(message, id=f"m{seq}.{n}")
+                for n, message in enumerate(steered)
+            ]
+            session.append(
+                InboxSpliced("next-step", len(state.queues.next_step), inserted=tuple(inserted), wake=True)
+            )
+        return True
+
+
+_OUT_OF_TIME = Cause("budget", by="wall")
+
+
+class _Wall:
+    """The wall clock of one turn: it can be stopped and started, and sets the signal when its time is over."""
+
+    def __init__(self, left: tuple[float, float] | None, signal: Signal) -> None:
+        self.limit = left[1] if left is not None else 0.0
+        self._left = left[0] if left is not None else None
+        self._signal = signal
+        self._timer: asyncio.TimerHandle | None = None
+        self._since = 0.0
+
+    def start(self) -> None:
+        if self._left is not None and self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._since = loop.time()
+            self._timer = loop.call_later(max(self._left, 0.0), self._signal.set, _OUT_OF_TIME)
+
+    def stop(self) -> None:
+        if self._timer is not None and self._left is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._left -= asyncio.get_running_loop().time() - self._since
+
+
+def _role(message: Message) -> Literal["user", "system"]:
+    return "system" if message.role == "system" else "user"
+
+
+def _from(message: Message, who: str) -> Message:
+    """What a listener says is said by the listener, never by a person."""
+    if message.source.kind == "person":
+        return msgspec.structs.replace(message, source=Source("plugin", who))
+    return message
+
+
+def _distinct(messages: tuple[Message, ...], listener: Listener) -> None:
+    ids = [message.id for message in messages if message.id]
+    if len(ids) != len(set(ids)):
+        raise HookContractError("entered one message twice", who=listener.who, point=PRE_STEP.name)
+
+
+def failure_of(failure: ModelFailure) -> Failure:
+    """A model's failure as the log keeps it."""
+    delay = failure.retry_after
+    return Failure(
+        failure.code,
+        failure.message,
+        failure.status,
+        round(delay * 1000) if delay is not None else None,
+        failure.request_id,
+    )
+
+
+def reason_of(error: Exception) -> Failed:
+    """The end reason for an exception: a model's failure keeps its facts, anything else is told in one line."""
+    if isinstance(error, ModelFailure):
+        known = failure_of(error)
+        return Failed(known.code, known.message, known.status, known.retry_after_ms, known.request_id)
+    if isinstance(error, HookContractError):
+        return Failed("HOOK_CONTRACT_ERROR", said_error(error))
+    parts: list[str] = []
+    chain: BaseException | None = error
+    while chain is not None and len(parts) < _CHAIN:
+        parts.append(f"{type(chain).__name__}: {said_error(chain)}")
+        chain = chain.__cause__
+    return Failed("UNKNOWN", "; caused by ".join(parts))
+
+
+_CHAIN = 5  # causes of an exception that are told

@@ -1,0 +1,95 @@
+"""A person's yes or no to one call, and that anything else means no.
+
+Lives here: `Approver`, the protocol of whoever can ask a person, its request and answers, and `Approvals`, which makes
+every way of not getting an answer a denial. The answer is bound to the digest of what was shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias, final, runtime_checkable
+
+from interlock.log.strictjson import NotJSON, check_text
+from interlock.tools.approval import Answered
+from interlock.tools.call import ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRequest:
+    """What a person is asked. `arguments` are the effective ones: what is seen is what runs."""
+
+    id: str
+    call: ToolCall
+    question: str  # why it is asked
+    arguments: Mapping[str, Any]
+    digest: str  # of the tool's name and these arguments
+    by: str = ""  # who made it ask
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """Run this call, once."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Do not run it. `message` is for the model: say what it may do instead."""
+
+    message: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.message is not None:
+            try:
+                check_text(self.message)
+            except NotJSON as error:
+                raise ValueError(f"Rejected: {error}") from None
+
+
+@runtime_checkable
+class Approver(Protocol):
+    """Whoever can ask a person. `how` tells the record how the person is known: tty, token, api or acp."""
+
+    async def __call__(self, request: ApprovalRequest, /) -> Approved | Rejected:
+        """The answer. Raising, or answering anything else, means no."""
+        ...
+
+
+ApproverFunction: TypeAlias = Callable[[ApprovalRequest], Awaitable[Approved | Rejected]]
+
+
+class Approvals:
+    """The approval service of one agent: fail closed, one answer a question."""
+
+    def __init__(self, approver: ApproverFunction | None) -> None:
+        self._approver = approver
+
+    @property
+    def available(self) -> bool:
+        return self._approver is not None
+
+    async def ask(self, call: ToolCall, question: str, *, approval_id: str, digest: str) -> Answered:
+        """Ask, and make of whatever comes back a clear yes or a clear no."""
+        approver = self._approver
+        if approver is None:
+            return Answered("unavailable", "nobody is there to approve it")
+        request = ApprovalRequest(approval_id, call, question, call.arguments, digest)
+        channel = getattr(approver, "channel", None) or getattr(
+            approver, "__qualname__", type(approver).__name__
+        )
+        how: Literal["tty", "token", "api", "acp"] = getattr(approver, "how", "api")
+        by = getattr(approver, "principal", None)
+        try:
+            answer: object = await approver(request)
+        except Exception as error:  # noqa: BLE001  # an answerer's own failure: nobody answered
+            return Answered(
+                "unavailable", f"the approver failed: {type(error).__name__}: {error}", None, how, channel
+            )
+        if type(answer) is Approved:
+            return Answered("allowed-once", None, by, how, channel)
+        if type(answer) is Rejected:
+            return Answered("rejected", answer.message, by, how, channel)
+        said = f"the approver answered {type(answer).__name__}, not Approved() or Rejected()"
+        return Answered("unavailable", said, None, how, channel)

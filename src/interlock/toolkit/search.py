@@ -1,0 +1,214 @@
+"""Finding files by name and by content.
+
+Lives here: the tools `glob` and `grep`, and their makers for one `Place`. Patterns are matched by the `regex` package,
+which lets go of the interpreter lock meanwhile and keeps to a time limit: with `re`, one unlucky pattern on one line
+would stop the whole program.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from annotated_types import Ge, Le
+
+from interlock.errors import ToolError
+from interlock.intercept.signal import Signal
+from interlock.toolkit.place import Place, Spot, shown, told
+from interlock.toolkit.text import Report, is_binary, open_file, text_lines
+from interlock.toolkit.threads import in_thread
+from interlock.toolkit.walk import Pattern, Walk
+from interlock.tools.context import ToolContext
+from interlock.tools.definition import Tool, tool
+
+if TYPE_CHECKING:
+    import regex
+
+_FILES = 1_000  # of one glob
+_MATCHES = 200  # of one grep
+_SEARCHED = 10_000  # bytes of a line that are searched
+_SHOWN = 500  # characters of a line that are shown
+_PATIENCE = 1.0  # seconds for one line
+
+
+def make_glob(place: Place) -> Tool:
+    @tool(effect="read", concurrency=place.reads)
+    async def glob(ctx: ToolContext, pattern: str, path: str = ".") -> str:
+        """Find files by name, sorted by path.
+
+        `*` stays within one name, `**` stands for any number of folders: `**/*.py`, `src/**/test_*.{ts,tsx}`. Links
+        to folders are not followed, .git is left out.
+
+        Args:
+            pattern: A pattern for the path below `path`.
+            path: The folder to look in.
+        """
+        return await in_thread(lambda: _glob(place.spot(ctx.call, path), pattern, ctx.signal))
+
+    return glob
+
+
+def make_grep(place: Place) -> Tool:
+    @tool(effect="read", concurrency=place.reads)
+    async def grep(
+        ctx: ToolContext,
+        pattern: str,
+        path: str = ".",
+        glob: str | None = None,
+        ignore_case: bool = False,
+        context: Annotated[int, Ge(0), Le(20)] = 0,
+    ) -> str:
+        """Search the lines of text files with a Python regular expression.
+
+        A match is shown as `file:line:text`, lines around it as `file-line-text`. Binary files, links and .git are
+        left out. Of a line, the first 10,000 bytes are searched.
+
+        Args:
+            pattern: The regular expression, matched anywhere in a line.
+            path: The file to search, or the folder.
+            glob: Search only files with such names, as `*.py`, or such paths below `path`, as `src/**/*.py`.
+            ignore_case: Match upper and lower case alike.
+            context: How many lines to show before and after a match.
+        """
+        return await in_thread(
+            lambda: _grep(place.spot(ctx.call, path), pattern, glob, ignore_case, context, ctx.signal)
+        )
+
+    return grep
+
+
+glob = make_glob(Place())
+grep = make_grep(Place())
+
+
+def _glob(spot: Spot, pattern: str, stop: Signal) -> str:
+    report = Report()
+    more = 0
+    walk = Walk(spot.root, spot.parts, Pattern(pattern), stop.is_set)
+    with told("list", spot):
+        for entry in walk:
+            if entry.is_link and not _leads_to_a_file_inside(spot.root, entry.parts):
+                continue
+            if more or len(report.lines) == _FILES or not report.add(shown(entry.parts)):
+                more += 1
+    notes = (
+        [f"{more:,} more files"]
+        if more
+        else []
+        if report.lines
+        else [f"no file below {spot} matches {pattern}"]
+    )
+    return report.text("; ".join(notes + _left_out(walk.unread, stop)))
+
+
+def _leads_to_a_file_inside(root: Path, parts: tuple[str, ...]) -> bool:
+    target = Path(os.path.realpath(root.joinpath(*parts)))
+    return target.is_relative_to(root) and target.is_file()
+
+
+def _grep(spot: Spot, pattern: str, names: str | None, ignore_case: bool, context: int, stop: Signal) -> str:
+    import regex
+
+    try:
+        compiled = regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
+    except (regex.error, RecursionError, ValueError) as error:
+        raise ToolError(f"{pattern!r} is not a regular expression: {error}") from error
+    search = _Search(compiled, context, stop)
+    with told("search", spot):
+        if spot.path.is_file():
+            search.file(spot.root, spot.parts)
+        else:
+            wanted = Pattern("**" if names is None else names if "/" in names else f"**/{names}")
+            walk = Walk(spot.root, spot.parts, wanted, stop.is_set)
+            for entry in walk:
+                if not entry.is_link:
+                    search.file(spot.root, entry.parts)
+                if search.full:
+                    break
+            search.unread += walk.unread
+    if search.full:
+        notes = [f"stopped after {search.matches} matches: make the pattern or the path narrower"]
+    elif search.matches == 0:
+        notes = [f"no match in {search.files:,} files"]
+    else:
+        notes = []
+    return search.report.text("; ".join(notes + _left_out(search.unread, stop)))
+
+
+def _left_out(unread: int, stop: Signal) -> list[str]:
+    notes = [f"could not be read: {unread:,}"] if unread else []
+    return [*notes, "stopped"] if stop.is_set() else notes
+
+
+class _Search:
+    """One search over many files, until the report is full."""
+
+    def __init__(self, pattern: regex.Pattern[str], context: int, stop: Signal) -> None:
+        self._pattern, self._context, self._stop = pattern, context, stop
+        self.report = Report()
+        self.matches = 0
+        self.files = 0
+        self.unread = 0
+        self.full = False
+
+    def file(self, root: Path, parts: tuple[str, ...]) -> None:
+        name = shown(parts)
+        try:
+            file = open_file(root, parts)
+        except (OSError, ToolError):  # it may not be read, is a pipe, or has gone meanwhile
+            self.unread += 1
+            return
+        with file:
+            if is_binary(file.peek()):
+                return
+            self.files += 1
+            before: deque[str] = deque(maxlen=self._context)
+            after = 0  # lines to show after a match
+            last = 0  # the last line that was shown
+            for number, line in enumerate(text_lines(file, _SEARCHED), 1):
+                if self._stop.is_set():
+                    return
+                found = self._find(line.text, name, number)
+                if found is not None:
+                    first = number - len(before)
+                    if self._context and self.report.lines and (first > last + 1 or not last):
+                        self._add("--")
+                    for text in before:
+                        self._add(text)
+                    before.clear()
+                    self._add(f"{name}:{number}:{_excerpt(line.text, found)}")
+                    self.matches += 1
+                    after, last = self._context, number
+                elif after:
+                    self._add(f"{name}-{number}-{_excerpt(line.text, 0)}")
+                    after, last = after - 1, number
+                elif self._context:
+                    before.append(f"{name}-{number}-{_excerpt(line.text, 0)}")
+                if self.full or self.matches == _MATCHES:
+                    self.full = True
+                    return
+
+    def _add(self, line: str) -> None:
+        self.full = self.full or not self.report.add(line)
+
+    def _find(self, text: str, name: str, number: int) -> int | None:
+        """Where the pattern matches in a line."""
+        try:
+            found = self._pattern.search(text, timeout=_PATIENCE)
+        except (TimeoutError, MemoryError):
+            raise ToolError(
+                f"the pattern takes too much time or memory on {name}:{number}: make it simpler, without repeats inside repeats"
+            ) from None
+        return found.start() if found else None
+
+
+def _excerpt(text: str, at: int) -> str:
+    """A line as it is shown: what is around `at`, if it is long."""
+    if len(text) <= _SHOWN:
+        return text
+    start = max(0, min(at - _SHOWN // 5, len(text) - _SHOWN))
+    return (
+        f"{'...' if start else ''}{text[start : start + _SHOWN]}{'...' if start + _SHOWN < len(text) else ''}"
+    )

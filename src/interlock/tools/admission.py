@@ -1,0 +1,329 @@
+"""Before a call may run: lookup, preparation, rules and guards.
+
+Lives here: the stages of the first lane, as functions from a call to what became of it. They read the registrations in
+force, and write nothing: the pipeline does. Whatever goes wrong in a participant closes the door.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from typing import assert_never
+
+import msgspec
+
+from interlock.errors import HookContractError
+from interlock.intercept.decisions import (
+    Advise,
+    Allow,
+    Deny,
+    Refuse,
+    Rewrite,
+    Verdict,
+    severity,
+    strictest,
+    verdict_name,
+)
+from interlock.intercept.point import Listener, hear
+from interlock.intercept.signal import Stopped
+from interlock.log.facts import Advice, CallError, Change, Said
+from interlock.log.messages import Message, Text
+from interlock.log.reasons import (
+    DENIED,
+    GUARD_DENIED,
+    HOOK_CONTRACT_ERROR,
+    HOOK_EXECUTION_ERROR,
+    INVALID_ARGS,
+    PERMISSION_EVALUATION_ERROR,
+    UNKNOWN_TOOL,
+    error_text,
+)
+from interlock.log.strictjson import EMPTY, MAX_ARGUMENTS, FrozenDict, NotJSON, parse
+from interlock.tools.arguments import InvalidArguments
+from interlock.tools.batch import Batch
+from interlock.tools.call import ToolCall, ToolResult
+from interlock.tools.definition import Tool
+from interlock.tools.points import GUARD, PRE_EXECUTE, PREPARE
+
+
+def failure(
+    call: ToolCall | None,
+    code: str,
+    message: str,
+    *,
+    name: str = "",
+    contexts: tuple[Message, ...] = (),
+    ran: bool = False,
+) -> ToolResult:
+    """A failed result, as the model reads it."""
+    return ToolResult(
+        call=call,
+        content=(Text(error_text(code, message)),),
+        error=CallError(code, name, ran),
+        contexts=contexts,
+        ran=ran,
+    )
+
+
+def said_error(error: BaseException) -> str:
+    """What an exception says, whatever it is: some cannot even be turned into text."""
+    try:
+        text = str(error)
+        text.encode()
+    except Exception:  # noqa: BLE001  # foreign __str__, or text that is not Unicode
+        return f"{type(error).__name__} (its message cannot be shown)"
+    return text or type(error).__name__
+
+
+def as_context(message: Message, key: int, n: int) -> Message:
+    """A context with an id of its own in the session."""
+    return msgspec.structs.replace(message, id=f"x{key}.{n}")
+
+
+# Lookup and validation
+
+
+@dataclass(slots=True)
+class Looked:
+    """A call that was looked up: its tool and arguments, or what is wrong with it."""
+
+    tool: Tool | None
+    arguments: FrozenDict = EMPTY
+    problem: tuple[str, str] | None = None  # code, message
+
+
+def look(tool: Tool | None, name: str, text: str, known: Callable[[], tuple[str, ...]]) -> Looked:
+    """Look at what the model wrote: pure, and before anybody is asked."""
+    if tool is None:
+        names = ", ".join(known()) or "none"
+        return Looked(None, problem=(UNKNOWN_TOOL, f"there is no tool named {name!r}. Tools: {names}"))
+    if len(text) > MAX_ARGUMENTS:
+        return Looked(
+            tool,
+            problem=(
+                INVALID_ARGS,
+                f"the arguments have {len(text):,} characters, more than {MAX_ARGUMENTS:,}",
+            ),
+        )
+    try:
+        arguments = parse(text) if text.strip() else EMPTY
+    except NotJSON as error:
+        return Looked(tool, problem=(INVALID_ARGS, f"the arguments are not valid JSON: {error}"))
+    if type(arguments) is not FrozenDict:
+        return Looked(tool, problem=(INVALID_ARGS, f"the arguments must be a JSON object, not {text[:40]}"))
+    try:
+        tool.arguments.validate(arguments)
+    except InvalidArguments as error:
+        return Looked(tool, arguments, problem=(INVALID_ARGS, str(error)))
+    return Looked(tool, arguments)
+
+
+# tools/prepare
+
+
+@dataclass(slots=True)
+class Prepared:
+    """What `tools/prepare` made of a call."""
+
+    call: ToolCall
+    changes: list[Change] = field(default_factory=list)
+    advice: list[tuple[Listener, Verdict]] = field(default_factory=list)
+    contexts: list[Message] = field(default_factory=list)
+    refused: ToolResult | None = None
+    reviewed: bool = True  # whether post-execute may see the outcome
+    problem: tuple[str, str] | None = None  # who broke the contract, and how
+
+    @property
+    def noted(self) -> tuple[Advice, ...]:
+        return tuple(
+            [Advice(verdict_name(v), listener.who, getattr(v, "reason", None)) for listener, v in self.advice]
+        )
+
+
+async def prepare(batch: Batch, call: ToolCall) -> Prepared:
+    """Let everybody rewrite, advise or refuse, in order.
+
+    Raises:
+        Stopped: the turn was stopped meanwhile.
+    """
+    made = Prepared(call)
+    for listener in batch.scope.listeners(PREPARE):
+        try:
+            answer: Rewrite | Advise | Refuse | None = await hear(listener, batch.signal, made.call)
+            if answer is None:
+                continue
+            match answer:
+                case Rewrite(arguments=arguments, advise=advised, contexts=contexts):
+                    rewritten = _rewritten(listener, made.call, arguments)
+                    made.changes.append(Change(listener.who, made.call.arguments, rewritten.arguments))
+                    made.call = rewritten
+                    _advise(made, listener, advised)
+                    _note(made, listener, "rewrite")
+                    made.contexts += contexts
+                case Advise(verdict=advised, contexts=contexts):
+                    _advise(made, listener, advised)
+                    if advised is not None:
+                        _note(
+                            made,
+                            listener,
+                            f"advise {verdict_name(advised)}",
+                            getattr(advised, "reason", None),
+                        )
+                    made.contexts += contexts
+                case Refuse(error=error, contexts=contexts):
+                    made.contexts += contexts
+                    made.refused = failure(
+                        made.call, error.code or DENIED, said_error(error), name=type(error).__name__
+                    )
+                    return made
+                case _:
+                    assert_never(answer)
+        except Stopped:
+            raise
+        except HookContractError as error:
+            made.problem = (listener.who, error.problem)
+            return _broken(made, HOOK_CONTRACT_ERROR, f"{listener.who}: {error.problem}", error)
+        except Exception as error:  # noqa: BLE001  # a listener's own failure: the call does not run
+            return _broken(made, HOOK_EXECUTION_ERROR, f"{listener.who}: {said_error(error)}", error)
+    return made
+
+
+def _broken(made: Prepared, code: str, message: str, error: Exception) -> Prepared:
+    made.refused = failure(made.call, code, message, name=type(error).__name__)
+    made.contexts.clear()  # an exception of a point takes that point's contexts with it
+    made.reviewed = False
+    return made
+
+
+def _rewritten(listener: Listener, call: ToolCall, arguments: object) -> ToolCall:
+    assert type(arguments) is FrozenDict
+    try:
+        call.tool.arguments.validate(arguments)
+    except InvalidArguments as error:
+        raise HookContractError(
+            f"rewrote the arguments of {call.name} so that they do not fit it: {error}",
+            who=listener.who,
+            point=PREPARE.name,
+        ) from None
+    return msgspec.structs.replace(call, arguments=arguments)
+
+
+def _advise(made: Prepared, listener: Listener, verdict: Verdict | None) -> None:
+    if verdict is not None:
+        made.advice.append((listener, verdict))
+
+
+def _note(made: Prepared, listener: Listener, answer: str, reason: str | None = None) -> None:
+    said = (*made.call.said, Said(listener.who, answer, reason))
+    made.call = msgspec.structs.replace(made.call, said=said)
+
+
+# tools/pre-execute
+
+
+@dataclass(slots=True)
+class Decided:
+    """The verdict on a call, by whom, and what everybody said."""
+
+    verdict: Verdict
+    by: str
+    code: str | None = None
+    said: tuple[Said, ...] = ()
+    contexts: tuple[Message, ...] = ()
+    reviewed: bool = True
+    problem: tuple[str, str] | None = None
+
+    @property
+    def reason(self) -> str | None:
+        return None if isinstance(self.verdict, Allow) else self.verdict.reason
+
+    @property
+    def spoken(self) -> bool:
+        """Whether anybody but the preset's default spoke."""
+        return bool(self.said)
+
+
+async def decide(batch: Batch, call: ToolCall, advice: list[tuple[Listener, Verdict]]) -> Decided:
+    """Fold what everybody says: deny > ask > allow > the preset's default. All are heard, also after a denial.
+
+    Advice takes part, but advice to allow overrules nobody, not even the default.
+
+    Raises:
+        Stopped: the turn was stopped meanwhile.
+    """
+    spoken: list[tuple[Verdict, str]] = []
+    said: list[Said] = []
+    contexts: list[Message] = []
+    for listener, verdict in advice:
+        said.append(Said(listener.who, f"advise {verdict_name(verdict)}", getattr(verdict, "reason", None)))
+        if severity(verdict) > 0:
+            spoken.append((verdict, listener.who))
+    for listener in batch.scope.listeners(PRE_EXECUTE):
+        began = perf_counter_ns()
+        try:
+            answer: Verdict | None = await hear(listener, batch.signal, call)
+        except Stopped:
+            raise
+        except HookContractError as error:
+            return _no(listener, HOOK_CONTRACT_ERROR, error.problem, said)
+        except Exception as error:  # noqa: BLE001  # a listener's own failure: no
+            return _no(listener, PERMISSION_EVALUATION_ERROR, said_error(error), said)
+        if answer is not None:
+            us = (perf_counter_ns() - began) // 1000
+            said.append(Said(listener.who, verdict_name(answer), getattr(answer, "reason", None), us=us))
+            spoken.append((answer, listener.who))
+            contexts += answer.contexts
+            call = msgspec.structs.replace(call, said=(*call.said, said[-1]))
+    if spoken:
+        verdict = strictest([one for one, _ in spoken], default=Allow())
+        by = next(who for one, who in spoken if one is verdict)
+    else:
+        verdict, by = _default(batch, call)
+    return Decided(verdict, by, DENIED if isinstance(verdict, Deny) else None, tuple(said), tuple(contexts))
+
+
+def _default(batch: Batch, call: ToolCall) -> tuple[Verdict, str]:
+    chosen = batch.default(call) if batch.default is not None else None
+    return chosen if chosen is not None else (Allow(), "default")
+
+
+def _no(listener: Listener, code: str, problem: str, said: list[Said]) -> Decided:
+    return Decided(
+        Deny(f"{listener.who}: {problem}"),
+        listener.who,
+        code,
+        (*said, Said(listener.who, "error", problem)),
+        reviewed=False,
+        problem=(listener.who, problem) if code == HOOK_CONTRACT_ERROR else None,
+    )
+
+
+# Guards
+
+
+def guard(batch: Batch, call: ToolCall) -> Decided | None:
+    """Ask every guard. The first reason is given; a guard that fails in any way denies."""
+    denied: Decided | None = None
+    for listener in batch.scope.listeners(GUARD):
+        code, reason, problem = GUARD_DENIED, None, None
+        contexts: tuple[Message, ...] = ()
+        try:
+            answer = listener.fn(call)
+            if answer is None:
+                continue
+            if type(answer) is Deny:
+                reason, contexts = answer.reason, answer.contexts
+            else:
+                if inspect.iscoroutine(answer):
+                    answer.close()
+                code = HOOK_CONTRACT_ERROR
+                reason = f"{listener.who}: a guard answers Deny(reason) or None, not {type(answer).__name__}"
+                problem = (listener.who, reason)
+        except Exception as error:  # noqa: BLE001  # a guard's own failure: no
+            code, reason = PERMISSION_EVALUATION_ERROR, f"{listener.who}: {said_error(error)}"
+        if denied is None:
+            said = (Said(listener.who, "deny" if code == GUARD_DENIED else "error", reason),)
+            denied = Decided(Deny(reason), listener.who, code, said, contexts, code == GUARD_DENIED, problem)
+    return denied

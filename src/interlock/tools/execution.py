@@ -1,0 +1,256 @@
+"""Running a body: the onion around it, its signal, its timeout, and what its outcome is.
+
+Lives here: `Execution`, one call's body and everything wrapped around it. A body that was started is awaited; when the
+turn is stopped it is told at once, by its signal and, if it is async, by one `CancelledError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from interlock.errors import HookContractError, ToolError
+from interlock.intercept.decisions import as_contexts
+from interlock.intercept.point import Listener, hear
+from interlock.intercept.signal import Signal, Stopped
+from interlock.log.messages import Message, Text
+from interlock.log.reasons import (
+    ABORTED,
+    ABORTED_BEFORE_DISPATCH,
+    HOOK_CONTRACT_ERROR,
+    HOOK_EXECUTION_ERROR,
+    INVALID_TOOL_OUTPUT,
+    TOOL_FAILED,
+    TOOL_TIMEOUT,
+    Cause,
+)
+from interlock.log.strictjson import JSON, NotJSON, check_text
+from interlock.tools.admission import failure, said_error
+from interlock.tools.arguments import InvalidOutput
+from interlock.tools.batch import Batch
+from interlock.tools.call import ToolCall, ToolOutput, ToolResult
+from interlock.tools.context import ToolContext
+from interlock.tools.definition import Effect
+from interlock.tools.points import EXECUTE, PROGRESS
+from interlock.tools.rendering import rendered
+from interlock.tools.threads import run_in_thread
+
+Next = Callable[..., Awaitable[ToolResult]]
+
+_TIMED_OUT = Cause("budget", by="timeout")
+
+
+class Execution:
+    """One call's body, with everything wrapped around it."""
+
+    def __init__(
+        self,
+        batch: Batch,
+        call: ToolCall,
+        *,
+        call_tool: Callable[[str, dict[str, Any]], Awaitable[ToolOutput]],
+        again: Callable[[int], Awaitable[None]],
+        drain: Callable[[], Awaitable[None]],
+    ) -> None:
+        """
+        Args:
+            call_tool: runs a nested call. drain: ends the nested calls that a body has left running.
+            again: records that the body starts again, with the number of the run from 2, and waits for the disk.
+        """
+        self._batch = batch
+        self._call = call
+        self._call_tool = call_tool
+        self._again = again
+        self._drain = drain
+        self.ran = False  # the body was invoked
+        self.reviewed = True  # whether post-execute may see the outcome
+        self.problem: tuple[str, str] | None = None  # who broke the contract, and how
+        self.withheld: ToolResult | None = None  # a success that came after the stop: kept in the log only
+        self._deferred: list[Message] = []
+        self._result: ToolResult | None = None  # what the body itself came to, last
+        self._runs = 0
+        self.context: ToolContext | None = None  # of the run that is under way
+
+    async def run(self) -> ToolResult:
+        """The outcome, fixed when this returns. It raises only what is no outcome: a cancelled task, a failed store."""
+        wrappers = self._batch.scope.listeners(EXECUTE)
+        try:
+            result = await self._wrapped(wrappers, 0) if wrappers else await self._body(None)
+        except _WrapperFailed as failed:
+            result = failed.result
+            self.reviewed = False
+        signal = self._batch.signal
+        if signal.cause is not None and result.ok:
+            # It returned after the stop: what it did stands, what it says is kept for people only.
+            self.withheld = result
+            result = failure(self._call, ABORTED, "tool call aborted", contexts=result.contexts, ran=self.ran)
+        return result
+
+    # The onion
+
+    async def _wrapped(self, wrappers: tuple[Listener, ...], i: int) -> ToolResult:
+        listener = wrappers[i]
+        inner: list[ToolResult] = []
+
+        async def following(signal: Signal | None = None) -> ToolResult:
+            if inner and self._call.effect is Effect.WRITE:
+                raise HookContractError(
+                    "next() was called a second time for a tool whose effect is WRITE",
+                    who=listener.who,
+                    point=EXECUTE.name,
+                )
+            result = (
+                await self._wrapped(wrappers, i + 1) if i + 1 < len(wrappers) else await self._body(signal)
+            )
+            inner.append(result)
+            return result
+
+        try:
+            answer = await hear(listener, None, self._call, following)
+            if answer is None:
+                raise HookContractError(
+                    "answered None, not a ToolResult", who=listener.who, point=EXECUTE.name
+                )
+        except (_WrapperFailed, asyncio.CancelledError):
+            raise
+        except HookContractError as error:
+            self.problem = (listener.who, error.problem)
+            raise _WrapperFailed(
+                self._broken(HOOK_CONTRACT_ERROR, f"{listener.who}: {error.problem}", error)
+            ) from None
+        except Exception as error:  # noqa: BLE001  # a wrapper's own failure
+            message = f"{listener.who}: {said_error(error)}"
+            raise _WrapperFailed(self._broken(HOOK_EXECUTION_ERROR, message, error)) from None
+        return answer if any(answer is one for one in inner) else self._authored(answer)
+
+    def _broken(self, code: str, message: str, error: Exception) -> ToolResult:
+        return failure(
+            self._call, code, message, name=type(error).__name__, contexts=tuple(self._deferred), ran=self.ran
+        )
+
+    def _authored(self, answer: ToolResult) -> ToolResult:
+        """A result that a wrapper made: held to the same contract as the body's own."""
+        contexts = tuple(answer.contexts)
+        if answer.error is not None:
+            return msgspec.structs.replace(answer, call=self._call, ran=self.ran, conclude=False)
+        try:
+            value = self._call.tool.output.validate(answer.value)
+            content = rendered(self._call, value)
+        except InvalidOutput as error:
+            return failure(self._call, INVALID_TOOL_OUTPUT, str(error), contexts=contexts, ran=self.ran)
+        concluded = self._result is not None and self._result.conclude
+        return ToolResult(
+            call=self._call, content=content, value=value, contexts=contexts, conclude=concluded, ran=self.ran
+        )
+
+    # The body
+
+    async def _body(self, wrapper: Signal | None) -> ToolResult:
+        signal = Signal(self._batch.signal)
+        unlink = wrapper.on_set(signal.set) if wrapper is not None else None
+        call = self._call
+        self._runs += 1
+        try:
+            if self._runs > 1:
+                await self._again(self._runs)
+            if signal.cause is not None:
+                return failure(call, ABORTED_BEFORE_DISPATCH, "tool call aborted before dispatch")
+            timer = None
+            if call.tool.timeout is not None:
+                timer = asyncio.get_running_loop().call_later(call.tool.timeout, signal.set, _TIMED_OUT)
+            context = ToolContext(call, signal, self._progress, self._call_tool)
+            self.context = context
+            try:
+                result = await self._invoke(context, signal)
+            finally:
+                if timer is not None:
+                    timer.cancel()
+                await self._drain()
+            if signal.cause is _TIMED_OUT:
+                message = f"{call.name} took longer than its {call.tool.timeout:g} s"
+                result = failure(call, TOOL_TIMEOUT, message, contexts=result.contexts, ran=True)
+        finally:
+            signal.release()
+            if unlink is not None:
+                unlink()
+        self._result = result
+        return result
+
+    async def _invoke(self, context: ToolContext, signal: Signal) -> ToolResult:
+        call, tool = self._call, self._call.tool
+        arguments = tool.arguments.validate(call.arguments)
+        if tool.context_parameter is not None:
+            arguments[tool.context_parameter] = context
+        self.ran = True
+        try:
+            if tool.is_async:
+                with signal.cutting():
+                    value = await tool.fn(**arguments)
+            else:
+                value = await run_in_thread(lambda: tool.fn(**arguments))
+            output = value if type(value) is ToolOutput else None
+            checked = tool.output.validate(output.value if output is not None else value)
+            content = self._content(output, checked)
+            contexts = (
+                (*context._deferred, *as_contexts(output.contexts, tool.name))
+                if output
+                else context._deferred
+            )
+            return ToolResult(
+                call=call,
+                content=content,
+                value=checked,
+                contexts=self._keep(contexts),
+                conclude=context._conclude or (output is not None and output.conclude),
+                ran=True,
+            )
+        except Stopped:
+            return self._failed(context, ABORTED, "tool call aborted")
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            if signal.cause is not None:
+                return self._failed(context, ABORTED, "tool call aborted")
+            return self._failed(context, TOOL_FAILED, "the tool cancelled itself", "CancelledError")
+        except ToolError as error:
+            return self._failed(context, error.code or TOOL_FAILED, said_error(error), type(error).__name__)
+        except (InvalidOutput, HookContractError) as error:
+            return self._failed(context, INVALID_TOOL_OUTPUT, str(error))
+        except SystemExit as error:
+            return self._failed(context, TOOL_FAILED, f"the tool called exit({error.code})", "SystemExit")
+        except Exception as error:  # noqa: BLE001  # the tool's own failure: the model reads it
+            return self._failed(context, TOOL_FAILED, said_error(error), type(error).__name__)
+
+    def _failed(self, context: ToolContext, code: str, message: str, name: str = "") -> ToolResult:
+        contexts = self._keep(context._deferred)
+        return failure(self._call, code.upper(), message, name=name, contexts=contexts, ran=True)
+
+    def _keep(self, contexts: Any) -> tuple[Message, ...]:
+        self._deferred += contexts
+        return tuple(contexts)
+
+    def _content(self, output: ToolOutput | None, value: JSON) -> tuple[Text, ...]:
+        if output is None or output.text is None:
+            return rendered(self._call, value)
+        try:
+            return (Text(check_text(output.text)),)
+        except NotJSON as error:
+            raise InvalidOutput(str(error)) from None
+
+    def _progress(self, text: str) -> None:
+        for listener in self._batch.scope.listeners(PROGRESS):
+            try:
+                listener.fn(self._call, text)
+            except Exception:  # noqa: BLE001, S112  # live only: an observer of progress can break nothing
+                continue
+
+
+class _WrapperFailed(Exception):
+    """A wrapper broke: no outer wrapper sees a result, and there is no review."""
+
+    def __init__(self, result: ToolResult) -> None:
+        self.result = result

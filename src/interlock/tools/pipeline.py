@@ -1,0 +1,597 @@
+"""One call's way through the three lanes, and its lines in the log.
+
+Lives here: `CallJob`, a call of the model, and `NestedJob`, a call of another tool. The stages themselves live in
+`admission`, `execution` and `review`; here is their order, and what is written when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from interlock.errors import ToolError, UnknownTool
+from interlock.intercept.decisions import Ask, Deny
+from interlock.intercept.signal import Stopped
+from interlock.log.closing import closing_text, end_call, hook_stopped
+from interlock.log.event import encode_json
+from interlock.log.facts import (
+    ApprovalAsked,
+    ApprovalDecided,
+    CallError,
+    ClaimedKeys,
+    Fact,
+    ObserverFailed,
+    SubcallEnd,
+    SubcallStart,
+    ToolAbandoned,
+    ToolCalled,
+    ToolDecided,
+    ToolLate,
+    ToolPrepared,
+    ToolResulted,
+    ToolSettled,
+    ToolStarted,
+)
+from interlock.log.messages import Message, Text, ToolUse
+from interlock.log.reasons import (
+    ABORTED_BEFORE_DISPATCH,
+    APPROVAL_CANCELLED,
+    APPROVAL_REJECTED,
+    APPROVAL_UNAVAILABLE,
+    TOOL_OUTCOME_UNKNOWN,
+)
+from interlock.tools.admission import (
+    Decided,
+    Looked,
+    as_context,
+    decide,
+    failure,
+    guard,
+    look,
+    prepare,
+    said_error,
+)
+from interlock.tools.batch import Batch
+from interlock.tools.call import ToolCall, ToolOutput, ToolResult, arguments_of
+from interlock.tools.claims import Claims, Concurrency, Mode
+from interlock.tools.definition import Effect, Tool
+from interlock.tools.execution import Execution
+from interlock.tools.points import POST_EXECUTE, RESULT
+from interlock.tools.review import Reviewed, finalise, review
+from interlock.tools.scheduler import Admission, Scheduler
+
+_MODES = {member.value: member for member in Concurrency}
+
+
+_NOT_ALLOWED = {
+    "rejected": (APPROVAL_REJECTED, "a person said no"),
+    "cancelled": (APPROVAL_CANCELLED, "the question was withdrawn"),
+    "unavailable": (APPROVAL_UNAVAILABLE, "nobody answered"),
+}
+
+
+def _missing() -> None:
+    raise ToolError("there is no such tool")
+
+
+def digest_of(name: str, arguments: Any) -> str:
+    """What binds an answer, and a start, to the arguments that were seen."""
+    return blake2b(encode_json([name, arguments]), digest_size=16).hexdigest()
+
+
+class CallJob:
+    """A call that the model made."""
+
+    def __init__(self, batch: Batch, use: ToolUse, index: int) -> None:
+        self.batch = batch
+        self.index = index
+        self.key = -1  # the seq of its tool/call, once it is written
+        self._name, self._id, self._text = use.name, use.id, use.arguments
+        self._looked: Looked | None = None
+        self._call: ToolCall | None = None
+        self._digest = ""
+        self._outcome: ToolResult | None = None
+        self._reviewed = True  # whether post-execute may see the outcome
+        self._settled = False
+        self._contexts: list[Message] = []  # of prepare and pre-execute
+        self._parked: tuple[str, str] | None = None  # approval id, question
+        self._began = 0.0
+        self._ended_ms: int | None = None
+        self._execution: Execution | None = None
+        self._nested: Scheduler | None = None
+        self._abandoned = False
+        self._mode: Mode = Concurrency.EXCLUSIVE
+
+    # Classification
+
+    def mode(self) -> Mode:
+        """What the call conflicts with: its tool's declaration, or what its classifier says of these arguments now."""
+        looked = self._look()
+        if looked.tool is None or looked.problem is not None:
+            return Concurrency.EXCLUSIVE
+        declared = looked.tool.concurrency
+        if isinstance(declared, Concurrency):
+            self._mode = declared
+            return declared
+        try:
+            said: object = declared(self._call or self._made(looked))
+        except Exception:  # noqa: BLE001  # a classifier's own failure: alone is always safe
+            said = Concurrency.EXCLUSIVE
+        if isinstance(said, str):
+            said = _MODES.get(said)
+        self._mode = said if isinstance(said, (Concurrency, Claims)) else Concurrency.EXCLUSIVE
+        return self._mode
+
+    def _look(self) -> Looked:
+        """Looked up until it is admitted; the definition found then is the one that runs."""
+        registry = self.batch.registry
+        if self.key < 0:
+            tool = registry.get(self._name)
+            if self._looked is None or self._looked.tool is not tool:
+                self._looked = self._looked_up(tool)
+        assert self._looked is not None
+        return self._looked
+
+    def _looked_up(self, tool: Tool | None) -> Looked:
+        return look(tool, self._name, self._text, self.batch.registry.names)
+
+    def _made(self, looked: Looked) -> ToolCall:
+        batch = self.batch
+        return ToolCall(
+            key=self.key,
+            id=self._id,
+            name=self._name,
+            # An unknown tool has a stand-in, so that a review can look at the call like at any other.
+            tool=looked.tool or Tool(name=self._name or "unknown", fn=_missing),
+            arguments=looked.arguments,
+            text=self._text,
+            turn=batch.turn,
+            step=batch.step,
+            index=self.index,
+            signal=batch.signal,
+            agent=batch.agent,
+            cwd=batch.cwd,
+            parent=self._parent(),
+        )
+
+    # Lane 1
+
+    async def admit(self) -> Admission:
+        batch = self.batch
+        ending = batch.spent(self._name)
+        if ending is not None:
+            batch.stop(ending)
+            return Admission.REFUSED
+        if batch.signal.is_set():
+            return Admission.REFUSED
+        looked = self._look()
+        effect = looked.tool.effect.value if looked.tool is not None else None
+        self.key = self._append(self._called(effect))
+        call = self._call = self._made(looked)
+        if looked.problem is not None:
+            return self._settle(failure(call, *looked.problem))
+        try:
+            return await self._consider(call)
+        except Stopped:
+            return Admission.REFUSED
+
+    async def _consider(self, call: ToolCall) -> Admission:
+        batch = self.batch
+        prepared = await prepare(batch, call)
+        self._say(prepared.contexts)
+        if prepared.changes or prepared.advice:
+            self._append(
+                ToolPrepared(
+                    self.key,
+                    call.arguments,
+                    prepared.call.arguments,
+                    tuple(prepared.changes),
+                    prepared.noted,
+                )
+            )
+        self._notice("tools/prepare", prepared.problem)
+        if prepared.refused is not None:
+            self._reviewed = prepared.reviewed
+            return self._settle(prepared.refused)
+        # Sealed: what policy, the person, the guards and the body see is one and the same from here on.
+        call = self._call = (
+            msgspec.structs.replace(prepared.call, said=()) if prepared.call.said else prepared.call
+        )
+        if self._looked is not None and call.arguments is not self._looked.arguments:
+            self._looked = Looked(call.tool, call.arguments)
+        decided = await decide(batch, call, prepared.advice)
+        if decided.reviewed:
+            self._say(decided.contexts)
+        if decided.spoken:
+            self._append(self._decision("policy", decided))
+        if isinstance(decided.verdict, Deny):
+            return self._deny(decided, "tools/pre-execute")
+        denied = guard(batch, call)
+        if denied is not None:
+            return self._guarded(denied)
+        if isinstance(decided.verdict, Ask):
+            return self._ask(decided.verdict.reason)
+        return Admission.READY
+
+    def _decision(self, stage: Any, decided: Decided) -> ToolDecided:
+        verdict: Any = type(decided.verdict).__name__.lower()
+        return ToolDecided(self.key, stage, verdict, decided.by, decided.code, decided.reason, decided.said)
+
+    def _deny(self, decided: Decided, point: str) -> Admission:
+        self._notice(point, decided.problem)
+        self._reviewed = decided.reviewed
+        return self._settle(failure(self._call, decided.code or "DENIED", decided.reason or ""))
+
+    def _guarded(self, denied: Decided) -> Admission:
+        self._append(self._decision("guard", denied))
+        self._say(denied.contexts)
+        return self._deny(denied, "guard")
+
+    def _ask(self, question: str) -> Admission:
+        assert self._call is not None
+        batch = self.batch
+        approval_id = f"a{self.key}"
+        digest = self._seal()
+        asked = ApprovalAsked(approval_id, self.key, question, self._call.arguments, digest)
+        if batch.asker is None or not batch.asker.available:
+            batch.session.append(asked, ApprovalDecided(approval_id, self.key, digest, "unavailable"))
+            message = f"{question} (nobody is there to approve it)"
+            return self._settle(failure(self._call, APPROVAL_UNAVAILABLE, message))
+        self._append(asked)
+        self._parked = approval_id, question
+        return Admission.PARKED
+
+    async def resume(self) -> Admission:
+        assert self._parked is not None and self._call is not None and self.batch.asker is not None
+        approval_id, question = self._parked
+        session = self.batch.session
+        if session.durable:
+            await session.barrier()  # nobody is shown what a crash could make unasked
+        answered = await self.batch.asker.ask(
+            self._call, question, approval_id=approval_id, digest=self._digest
+        )
+        if approval_id not in session.state.approvals:  # cancelled in the meantime: the answer starts nothing
+            return Admission.REFUSED
+        self._append(
+            ApprovalDecided(
+                approval_id,
+                self.key,
+                self._digest,
+                answered.outcome,
+                by=answered.by,
+                how=answered.how,
+                channel=answered.channel,
+                message=answered.message,
+            )
+        )
+        if answered.outcome == "allowed-once":
+            return Admission.READY
+        code, message = _NOT_ALLOWED[answered.outcome]
+        if answered.outcome == "unavailable":
+            message = f"{question} ({answered.message or message})"
+        elif answered.message:
+            message = answered.message
+        return self._settle(failure(self._call, code, message))
+
+    # Lane 2
+
+    def start(self) -> bool:
+        call, batch = self._call, self.batch
+        assert call is not None
+        denied = guard(batch, call)
+        if denied is not None:
+            self._append(self._decision("guard", denied))
+            self._say(denied.contexts)
+            self._notice("guard", denied.problem)
+            self._reviewed = denied.reviewed
+            self._outcome = failure(call, denied.code or "GUARD_DENIED", denied.reason or "")
+            return False
+        claims = self._mode
+        keys = ClaimedKeys(claims.reads, claims.writes) if isinstance(claims, Claims) else None
+        self._append(ToolStarted(self.key, self._seal(), 1, keys))
+        self._began = asyncio.get_running_loop().time()
+        return True
+
+    def _seal(self) -> str:
+        if not self._digest:
+            assert self._call is not None
+            self._digest = digest_of(self._name, self._call.arguments)
+        return self._digest
+
+    async def run(self) -> None:
+        call, session = self._call, self.batch.session
+        assert call is not None
+        if session.durable and call.effect is not Effect.READ:
+            await session.barrier()  # intent is on disk before effect
+        execution = self._execution = Execution(
+            self.batch, call, call_tool=self._call_tool, again=self._run_again, drain=self._end_nested
+        )
+        result = await execution.run()
+        if self._abandoned:
+            self._late(result)
+            return
+        self._reviewed = execution.reviewed
+        self._notice("tools/execute", execution.problem)
+        self._ended_ms = session.now()
+        self._outcome = result
+        if execution.withheld is not None:
+            self._log_settled(execution.withheld, result.error)
+
+    async def _run_again(self, run: int) -> None:
+        self._append(ToolStarted(self.key, self._seal(), run))
+        if self.batch.session.durable and self._call is not None and self._call.effect is not Effect.READ:
+            await self.batch.session.barrier()
+
+    def settle(self) -> None:
+        if not self._settled and self._outcome is not None:
+            self._log_settled(self._outcome, self._outcome.error)
+
+    def _settle(self, outcome: ToolResult) -> Admission:
+        self._outcome = outcome
+        return Admission.SETTLED
+
+    def _log_settled(self, result: ToolResult, error: CallError | None) -> None:
+        self._settled = True
+        self._append(
+            ToolSettled(
+                self.key,
+                error is None,
+                result.content,
+                error,
+                self._own((*self._contexts, *result.contexts)),
+                result.conclude and error is None,
+                self._elapsed(),
+                review=self._reviewed and self._has_review(),
+            )
+        )
+
+    def _has_review(self) -> bool:
+        finaliser = self._call is not None and self._call.tool.finalise is not None
+        return finaliser or bool(self.batch.scope.listeners(POST_EXECUTE))
+
+    def _elapsed(self) -> int:
+        return (
+            int((asyncio.get_running_loop().time() - self._began) * 1000)
+            if self._execution is not None
+            else 0
+        )
+
+    # Giving up on a body
+
+    def abandon(self, after_ms: int) -> asyncio.Task[None] | None:
+        """Fix the outcome of a body that does not end; whoever calls owns its task from then on."""
+        if self._outcome is not None or self._call is None or self._execution is None:
+            return None
+        self._abandoned = True
+        how: Any = "SIGKILL" if self._call.tool.stop.value == "process" else "cooperative"
+        self._append(ToolAbandoned(self.key, after_ms, how))
+        self._reviewed = False
+        content, error = (
+            (Text(closing_text(TOOL_OUTCOME_UNKNOWN)),),
+            CallError(TOOL_OUTCOME_UNKNOWN, "", True),
+        )
+        step = self.batch.session.state.step
+        for nested in list(step.subcalls.values()) if step is not None else ():
+            if nested.within(self.key):
+                self._append(SubcallEnd(nested.seq, False, content, error))
+        self._outcome = ToolResult(call=self._call, content=content, error=error, ran=True)
+        return self.batch.scheduler.abandon(self)
+
+    def _late(self, result: ToolResult) -> None:
+        session = self.batch.session
+        if not session.closed and session.failure is None:
+            session.append(ToolLate(self.key, result.ok, result.text[:200], self._elapsed()))
+
+    @property
+    def running(self) -> bool:
+        return self._execution is not None and self._outcome is None
+
+    # Lane 3
+
+    async def commit(self) -> None:
+        call, result = self._call, self._outcome
+        assert call is not None and result is not None
+        if self._reviewed:
+            made = await review(self.batch, call, result, tuple(self._contexts))
+            self._notice("tools/post-execute", made.problem)
+            if made.failed:
+                made.result = msgspec.structs.replace(
+                    made.result, contexts=(*self._contexts, *result.contexts)
+                )
+                if not self._settled:
+                    self._log_settled(result, result.error)  # the hidden original, for people
+        else:
+            made = Reviewed(msgspec.structs.replace(result, contexts=(*self._contexts, *result.contexts)))
+        finalise(call, made)
+        final = made.result = msgspec.structs.replace(made.result, contexts=self._own(made.result.contexts))
+        if made.stop is not None and self.batch.stopped_text is None:
+            self.batch.stopped_text = final.text
+        self._log_result(made)
+        if final.conclude and final.ok and self._parent() is None:
+            self.batch.concluded = True
+        self.batch.contexts.pop(self.key, None)
+        self._tell(final)
+        if made.stop is not None:
+            self.batch.stop(hook_stopped())
+
+    def skip(self) -> None:
+        session, ending = self.batch.session, self.batch.ending
+        assert ending is not None
+        step = session.state.step
+        assert step is not None
+        open_call = step.calls[step.next_result]
+        facts = end_call(
+            session.state,
+            open_call,
+            ending,
+            next_seq=session.head + 1,
+            contexts=self._own(tuple(self._contexts)),
+        )
+        session.append(*facts)
+        self.batch.contexts.pop(self.key, None)
+        ended = facts[-1]
+        assert isinstance(ended, ToolResulted)
+        self._tell(
+            ToolResult(call=self._call, content=ended.content, error=ended.error, contexts=ended.contexts)
+        )
+
+    def _tell(self, result: ToolResult) -> None:
+        """Observers of results: contained, and on record when they fail."""
+        for listener in self.batch.scope.listeners(RESULT):
+            try:
+                answer = listener.fn(self._call, result)
+                if answer is not None:
+                    if asyncio.iscoroutine(answer):
+                        answer.close()
+                    raise TypeError(
+                        f"an observer returns nothing and is not async; it gave {type(answer).__name__}"
+                    )
+            except Exception as error:  # noqa: BLE001  # foreign code: contained
+                self._notice("tools/result", (listener.who, said_error(error)))
+
+    # Nested calls
+
+    async def _call_tool(self, name: str, arguments: dict[str, Any]) -> ToolOutput:
+        batch = self.batch
+        if batch.registry.get(name) is None:
+            raise UnknownTool(name, batch.registry.names())
+        if self._nested is None:
+            self._nested = Scheduler(batch.pool, batch.on_waiting)
+            if batch.signal.is_set():
+                self._nested.stop()
+            else:
+                batch.signal.on_set(lambda cause: self._stop_nested())
+        job = NestedJob(self, name, arguments)
+        await self._nested.submit(job)
+        return job.output()
+
+    def _stop_nested(self) -> None:
+        if self._nested is not None:
+            self._nested.stop()
+
+    async def _end_nested(self) -> None:
+        if self._nested is not None:
+            nested, self._nested = self._nested, None
+            await nested.aclose()
+
+    # The log
+
+    def _parent(self) -> ToolCall | None:
+        return None
+
+    def _called(self, effect: Any) -> Fact:
+        batch = self.batch
+        return ToolCalled(batch.turn, batch.step, self.index, self._id, self._name, self._text, effect)
+
+    def _log_result(self, made: Reviewed) -> None:
+        result = made.result
+        open_call = self.batch.session.state.call(self.key)
+        self._append(
+            ToolResulted(
+                self.key,
+                self._id,
+                result.content,
+                result.error,
+                conclude=result.conclude and result.ok,
+                contexts=result.contexts,
+                stop=made.stop,
+                edits=tuple(made.edits),
+                started=open_call.started_ms if open_call is not None else None,
+                settled=self._ended_ms,
+            )
+        )
+
+    def _append(self, fact: Fact) -> int:
+        return self.batch.session.append(fact)[0].seq
+
+    def _say(self, contexts: Any) -> None:
+        if contexts:
+            self._contexts += contexts
+            self._contexts = list(self._own(tuple(self._contexts)))
+            self.batch.contexts[self.key] = tuple(self._contexts)
+
+    def _own(self, contexts: tuple[Message, ...]) -> tuple[Message, ...]:
+        """Contexts with ids of this call, numbered in order."""
+        return tuple([as_context(message, self.key, n) for n, message in enumerate(contexts, 1)])
+
+    def _notice(self, point: str, problem: tuple[str, str] | None) -> None:
+        if problem is not None:
+            self._append(ObserverFailed(point, problem[0], problem[1][:500], self.key))
+
+
+class NestedJob(CallJob):
+    """A call that a tool made: its own rules, guards, approval and review; its contexts ride on the outer result."""
+
+    def __init__(self, outer: CallJob, name: str, arguments: dict[str, Any]) -> None:
+        super().__init__(outer.batch, ToolUse(f"{outer._id}:{name}", name, ""), outer.index)
+        self._outer = outer
+        self._given = arguments_of(arguments)
+        self._text = encode_json(self._given).decode()
+        self._final: ToolResult | None = None
+
+    def _parent(self) -> ToolCall | None:
+        return self._outer._call
+
+    @property
+    def _forsaken(self) -> bool:
+        """Some outer call was abandoned: its lines, and with them these, are closed."""
+        return self._outer._abandoned or (isinstance(self._outer, NestedJob) and self._outer._forsaken)
+
+    def _append(self, fact: Fact) -> int:
+        return self.key if self._forsaken else super()._append(fact)
+
+    def _called(self, effect: Any) -> Fact:
+        return SubcallStart(self._outer.key, self._id, self._name, self._given, effect)
+
+    def _log_settled(self, result: ToolResult, error: CallError | None) -> None:
+        self._settled = (
+            True  # its own end line follows at once in the log of the outer call; nothing reviews it twice
+        )
+
+    def _log_result(self, made: Reviewed) -> None:
+        result = self._final = made.result
+        self._append(
+            SubcallEnd(
+                self.key,
+                result.ok,
+                result.content,
+                result.error,
+                result.contexts,
+                result.conclude and result.ok,
+            )
+        )
+        execution = self._outer._execution
+        if execution is not None and execution.context is not None:
+            for message in result.contexts:
+                execution.context.defer(message)
+            if result.conclude and result.ok:
+                execution.context.conclude()
+
+    def skip(self) -> None:
+        ending = self.batch.ending
+        code = ending.unstarted if ending is not None else ABORTED_BEFORE_DISPATCH
+        error = CallError(code)
+        content = (Text(closing_text(code)),)
+        self._final = ToolResult(call=self._call, content=content, error=error)
+        if self.key >= 0:
+            self._append(SubcallEnd(self.key, False, content, error))
+
+    def output(self) -> ToolOutput:
+        """What the outer body gets.
+
+        Raises:
+            ToolError: it failed, was refused or skipped.
+        """
+        result = self._final
+        assert result is not None
+        if result.error is not None:
+            raise ToolError(result.text, code=result.error.code)
+        return ToolOutput(result.value if result.value is not None else result.text, result.text)
+
+
+def jobs_of(batch: Batch, uses: list[ToolUse]) -> list[CallJob]:
+    """The calls of one answer, in its order."""
+    return [CallJob(batch, use, i) for i, use in enumerate(uses)]

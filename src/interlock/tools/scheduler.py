@@ -1,0 +1,446 @@
+"""Which call of a batch runs when: three lanes that know neither model nor log.
+
+Lives here: `Scheduler` and the `Job` protocol it drives. The lanes are independent, so that a slow rule, a person who
+thinks, or a slow review delays nobody who need not wait:
+
+    admit    one job at a time, in order: rules, guards, the question to a person (the job is parked meanwhile)
+    pool     up to `pool` bodies at once, each in a task of its own
+    commit   one job at a time, in order: the review and the result
+
+An exclusive job is admitted when all earlier ones are committed, and nothing is admitted after it before it commits. A
+job that conflicts with an earlier one is not admitted before that one has released its claims, and nothing after it is.
+A job that turns out stricter after its admission becomes a barrier: it waits for all earlier jobs to commit and for
+started later ones to return, and no later job starts meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from enum import Enum
+from heapq import heappop, heappush
+from typing import Any, Protocol, TypeAlias
+
+from interlock.tools.claims import Claims, ClaimTable, Concurrency, Mode, stricter
+
+_Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
+
+
+def checked_pool(pool: object) -> int:
+    """
+    Raises:
+        ValueError: not a whole number from 1.
+    """
+    if type(pool) is not int or pool < 1:
+        raise ValueError(f"pool is a whole number from 1, not {pool!r}")
+    return pool
+
+
+class Admission(Enum):
+    """What became of a job in the first lane."""
+
+    READY = "ready"  # may run
+    PARKED = "parked"  # a person is asked: `resume` says what became of it
+    SETTLED = "settled"  # its outcome is known: denied, refused, invalid
+    REFUSED = "refused"  # it stays unstarted, and the batch stops: a stop, or a spent budget
+
+
+class Job(Protocol):
+    """One call, as the scheduler drives it. What a method raises is a failure of the batch, not of the call."""
+
+    def mode(self) -> Mode:
+        """What it conflicts with, read anew each time."""
+
+    async def admit(self) -> Admission:
+        """Look at it: rules, guards, and the beginning of a question."""
+
+    async def resume(self) -> Admission:
+        """Wait for the answer to the question; not PARKED. Cancelled when the batch is stopped."""
+
+    def start(self) -> bool:
+        """Last look, right before the body, without suspending. False: settled, do not run."""
+
+    async def run(self) -> None:
+        """Run the body, in a task of its own. When it returns, the outcome is fixed."""
+
+    def settle(self) -> None:
+        """The outcome is known, and an earlier job is not committed yet."""
+
+    async def commit(self) -> None:
+        """Review the outcome and write the result: all earlier jobs are committed."""
+
+    def skip(self) -> None:
+        """End it unstarted: the batch was stopped."""
+
+
+class _At(Enum):
+    WAITING = "waiting"
+    ADMITTING = "admitting"
+    PARKED = "parked"
+    READY = "ready"
+    RUNNING = "running"
+    SETTLED = "settled"
+    COMMITTED = "committed"
+
+
+class _Slot:
+    __slots__ = ("at", "barrier", "committed", "index", "job", "mode", "task")
+
+    def __init__(self, index: int, job: Job) -> None:
+        self.index = index
+        self.job = job
+        self.at = _At.WAITING
+        self.mode: Mode = Concurrency.EXCLUSIVE  # as it was admitted; its claims are held
+        self.barrier = False
+        self.task: asyncio.Task[None] | None = None
+        self.committed: asyncio.Future[None] | None = None
+
+    def __lt__(self, other: _Slot) -> bool:
+        return self.index < other.index
+
+
+class _Lane:
+    """A loop that runs inline in the driver's task, or in a task of its own once somebody needs it."""
+
+    __slots__ = ("_body", "_running", "_sleeper", "_spawn", "_task")
+
+    def __init__(self, body: Callable[[], Coroutine[Any, Any, None]], spawn: _Spawn) -> None:
+        self._body = body
+        self._spawn = spawn
+        self._running = False
+        self._sleeper: asyncio.Future[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Not running, or asleep."""
+        return not self._running or self._sleeper is not None
+
+    async def inline(self) -> None:
+        """Run it here to its end, or wait for the task that does."""
+        if self._running:
+            assert self._task is not None
+            await asyncio.wait((self._task,))
+        else:
+            await self._run()
+
+    def wake(self, *, needed: bool = False) -> None:
+        """Let it look again; if it does not run and is needed, start it."""
+        if self._sleeper is not None:
+            sleeper, self._sleeper = self._sleeper, None
+            if not sleeper.done():
+                sleeper.set_result(None)
+        elif needed and not self._running:
+            self._running = True
+            self._task = self._spawn(self._run())
+
+    async def sleep(self, asleep: Callable[[], None]) -> None:
+        """Wait until it is woken. A lane looks and sleeps without suspending between, so no waking is missed.
+
+        Args:
+            asleep: called when it can be woken already, and before it suspends.
+        """
+        sleeper = self._sleeper = asyncio.get_running_loop().create_future()
+        asleep()
+        try:
+            await sleeper
+        finally:
+            if self._sleeper is sleeper:
+                self._sleeper = None
+
+    async def _run(self) -> None:
+        self._running = True
+        try:
+            await self._body()
+        finally:
+            self._running = False
+
+
+class Scheduler:
+    """One batch: the calls of one answer, or the nested calls of one outer call.
+
+    Either `run` a list of jobs that is known, or `submit` jobs as they come and `aclose` at the end.
+    """
+
+    def __init__(self, pool: int = 10, on_waiting: Callable[[bool], None] | None = None) -> None:
+        """
+        Args:
+            pool: how many bodies may run at once, 1 or more.
+            on_waiting: told when nothing can go on but for a person, and when that is over.
+        """
+        self.pool = checked_pool(pool)
+        self.stopped = False
+        self._on_waiting = on_waiting
+        self._waiting = False
+        self._slots: list[_Slot] = []
+        self._next = 0  # the next to admit
+        self._done = 0  # committed so far: slots are committed in order
+        self._running = 0  # places taken
+        self._parked = 0
+        self._ready: list[_Slot] = []
+        self._barriers: set[int] = set()  # exclusive and stricter jobs from admission to commit
+        self._held = ClaimTable()
+        self._admitter = _Lane(self._admit_lane, self._spawn)
+        self._committer = _Lane(self._commit_lane, self._spawn)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._error: BaseException | None = None
+
+    # Driving
+
+    async def run(self, jobs: Iterable[Job]) -> None:
+        """Drive all jobs to their commit, or, once stopped, the started ones to theirs and the others to `skip`.
+
+        Raises:
+            BaseException: the first that a job's method raised; started bodies have been awaited by then, and jobs
+                that have no commit are left as they are.
+        """
+        self._slots = [_Slot(i, job) for i, job in enumerate(jobs)]
+        try:
+            await self._admitter.inline()
+            self._quiet()
+            await self._committer.inline()
+        except BaseException as error:  # noqa: BLE001  # raised below, once what was started has ended
+            self._fail(error)
+            if isinstance(error, asyncio.CancelledError):
+                for task in self._tasks:
+                    task.cancel()
+        await self._drain()
+        if self._error is not None:
+            raise self._error
+
+    async def submit(self, job: Job) -> None:
+        """Add a job at the end and wait until it is committed or skipped.
+
+        Raises:
+            BaseException: the first that a job's method raised.
+        """
+        slot = _Slot(len(self._slots), job)
+        slot.committed = asyncio.get_running_loop().create_future()
+        self._slots.append(slot)
+        if self.stopped:
+            self._committer.wake(needed=True)
+        else:
+            self._admitter.wake(needed=True)
+        await asyncio.shield(slot.committed)
+
+    async def aclose(self) -> None:
+        """Stop, and wait for what was started."""
+        self.stop()
+        await self._drain()
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """Admit and start nothing more; end the questions. Calling it twice is harmless."""
+        if self.stopped:
+            return
+        self.stopped = True
+        for slot in self._slots[self._done :]:
+            if slot.at is _At.PARKED and slot.task is not None:
+                slot.task.cancel()
+        self._admitter.wake()
+        self._committer.wake(needed=self._done < len(self._slots))
+
+    def abandon(self, job: Job) -> asyncio.Task[None]:
+        """Stop waiting for a body that does not end; its outcome has been fixed by the caller, who owns the task."""
+        slot = next(one for one in self._slots if one.job is job)
+        assert slot.task is not None
+        task, slot.task = slot.task, None
+        self._tasks.discard(task)
+        self._returned(slot)
+        return task
+
+    # Lane 1: admit
+
+    async def _admit_lane(self) -> None:
+        while self._next < len(self._slots):
+            slot = self._slots[self._next]
+            if self.stopped:
+                return
+            if not self._may_admit(slot):
+                await self._admitter.sleep(self._quiet)
+                continue
+            self._next += 1
+            slot.at = _At.ADMITTING
+            self._hold(slot)
+            self._active()
+            self._admitted(slot, await slot.job.admit())
+
+    def _may_admit(self, slot: _Slot) -> bool:
+        if self._barriers and (min(self._barriers) < slot.index):
+            return False
+        slot.mode = slot.job.mode()
+        if slot.mode is Concurrency.EXCLUSIVE:
+            return self._done == slot.index
+        return not (isinstance(slot.mode, Claims) and self._held.conflicts(slot.mode))
+
+    def _hold(self, slot: _Slot) -> None:
+        if slot.mode is Concurrency.EXCLUSIVE:
+            self._barriers.add(slot.index)
+        elif isinstance(slot.mode, Claims):
+            self._held.add(slot.mode)
+
+    def _admitted(self, slot: _Slot, admission: Admission) -> None:
+        if admission is Admission.READY:
+            self._classify(slot)
+            slot.at = _At.READY
+            heappush(self._ready, slot)
+            self._fill()
+        elif admission is Admission.SETTLED:
+            self._settled(slot)
+        elif admission is Admission.PARKED:
+            slot.at = _At.PARKED
+            self._classify(slot)
+            self._parked += 1
+            slot.task = self._spawn(self._answer(slot))
+            if self.stopped:
+                slot.task.cancel()
+        else:
+            slot.at = _At.WAITING
+            self._release(slot)
+            self.stop()
+        if self.stopped:
+            self._committer.wake(needed=True)
+
+    async def _answer(self, slot: _Slot) -> None:
+        admission = Admission.REFUSED
+        try:
+            admission = await slot.job.resume()
+        except asyncio.CancelledError:
+            if not self.stopped:
+                raise
+        finally:
+            slot.task = None
+            self._parked -= 1
+        self._active()
+        self._admitted(slot, admission)
+
+    def _classify(self, slot: _Slot) -> None:
+        """Read the mode again; a job that became stricter is a barrier from now on."""
+        if not slot.barrier and stricter(slot.job.mode(), slot.mode):
+            slot.barrier = True
+            self._barriers.add(slot.index)
+
+    # Lane 2: the pool
+
+    def _fill(self) -> None:
+        """Start what may start: the first ready job, as long as there is a place."""
+        while self._ready and self._running < self.pool and not self.stopped:
+            slot = self._ready[0]
+            if self._barriers and min(self._barriers) < slot.index:
+                return
+            self._classify(slot)
+            if slot.barrier and not (self._done == slot.index and self._running == 0):
+                return
+            heappop(self._ready)
+            if slot.job.start():
+                slot.at = _At.RUNNING
+                self._running += 1
+                slot.task = self._spawn(self._body(slot))
+            else:
+                self._settled(slot)
+
+    async def _body(self, slot: _Slot) -> None:
+        await slot.job.run()
+        if slot.task is not None:  # else it was abandoned, and is counted no more
+            slot.task = None
+            self._returned(slot)
+
+    def _returned(self, slot: _Slot) -> None:
+        # The commit lane goes first: a review that stops the batch is heard before the place is filled again,
+        # unless it suspends.
+        self._settled(slot)
+        asyncio.get_running_loop().call_soon(self._free_place)
+
+    def _free_place(self) -> None:
+        self._running -= 1
+        self._guarded(self._fill)
+        self._admitter.wake()
+        self._quiet()
+
+    def _settled(self, slot: _Slot) -> None:
+        slot.at = _At.SETTLED
+        self._release(slot)
+        if slot.index > self._done:
+            slot.job.settle()
+        else:
+            self._committer.wake(needed=True)
+
+    def _release(self, slot: _Slot) -> None:
+        if isinstance(slot.mode, Claims):
+            self._held.remove(slot.mode)
+            slot.mode = Concurrency.PARALLEL
+
+    # Lane 3: commit
+
+    async def _commit_lane(self) -> None:
+        while self._done < len(self._slots) and self._error is None:
+            slot = self._slots[self._done]
+            if slot.at is _At.SETTLED:
+                self._active()
+                await slot.job.commit()
+            elif self.stopped and slot.at in (_At.WAITING, _At.READY):
+                slot.job.skip()
+                self._release(slot)
+            else:
+                await self._committer.sleep(self._quiet)
+                continue
+            slot.at = _At.COMMITTED
+            self._done += 1
+            self._barriers.discard(slot.index)
+            if slot.committed is not None:
+                slot.committed.set_result(None)
+            self._fill()
+            self._admitter.wake()
+
+    # Tasks, failure, waiting
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except BaseException as error:  # noqa: BLE001  # raised by run()
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._error is None:
+            self._error = error
+        self.stop()
+        for slot in self._slots[self._done :]:
+            if slot.committed is not None and not slot.committed.done():
+                slot.committed.set_exception(self._error)
+        self._admitter.wake()
+        self._committer.wake()
+
+    async def _drain(self) -> None:
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+
+    def _active(self) -> None:
+        if self._waiting:
+            self._waiting = False
+            if self._on_waiting is not None:
+                self._on_waiting(False)
+
+    def _quiet(self) -> None:
+        """If only a person's answer can move the batch on, say so."""
+        if (
+            self._parked
+            and not self._running
+            and not self._waiting
+            and self._admitter.idle
+            and self._committer.idle
+        ):
+            self._waiting = True
+            if self._on_waiting is not None:
+                self._on_waiting(True)
