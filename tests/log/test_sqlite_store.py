@@ -688,5 +688,5 @@ async def test_an_ordinary_line_is_small(path: Path) -> None:
             journal.write([Event(seq, T0 + seq, 1, fact, causes=(seq - 1,) if seq else ())])
             if seq % 5 == 0:
                 await journal.barrier()
-    data = sum(len(str(content)) for _ in range(1_000))
-    assert path.stat().st_size < 2_000 * 300 < 2 * data
+
+    assert path.stat().st_size < 2_000 * 300

@@ -157,6 +157,8 @@ def test_closing_the_event_loop_kills_what_nobody_waited_for(tmp_path: Path, is_
     async def main() -> None:
         nobody_waits = asyncio.create_task(run(STUBBORN, cwd=tmp_path, signal=Signal(), grace=1000))
         pids.append(await asyncio.to_thread((tmp_path / "said").read_text))
+        for _ in range(10):  # the child may speak before the event loop has taken note of its parent
+            await asyncio.sleep(0)
         assert not nobody_waits.done()
 
     asyncio.run(main())

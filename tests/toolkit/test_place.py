@@ -203,6 +203,19 @@ def test_a_call_that_will_be_refused_overlaps_with_nothing(root: Path, mode: Cal
     assert mode(write, cwd=None, path="a", content="") is Concurrency.EXCLUSIVE
 
 
+def test_a_workspace_whose_name_is_not_utf8_can_be_told(
+    root: Path, start: Callable[..., Any], mode: Any
+) -> None:
+    odd = Path(os.fsdecode(os.fsencode(root) + b"/caf\xe9"))
+    odd.mkdir()
+    with pytest.raises(ToolError, match=r"is outside the workspace .*/caf\ufffd$"):
+        asyncio.run(start(read, odd, Signal(), path="/etc"))
+    assert mode(read, cwd=odd, path="a") == Claims(reads=[f"{root.resolve()}/caf\ufffd/a"])
+    odd.rmdir()
+    with pytest.raises(ToolError, match=r"the workspace .*/caf\ufffd cannot be used"):
+        asyncio.run(start(read, odd, Signal(), path="a"))
+
+
 def test_what_the_tools_declare() -> None:
     declared = {tool.name: (tool.effect, tool.stop) for tool in workspace()}
     assert declared == {

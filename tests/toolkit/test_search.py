@@ -103,7 +103,7 @@ def test_a_pattern_may_not_lead_out(use: Use, tree: Path, pattern: str) -> None:
 
 def test_a_pattern_may_not_explode(use: Use, root: Path) -> None:
     with pytest.raises(ToolError, match="64 at most"):
-        use(glob, pattern="{a,b}" * 30)
+        use(glob, pattern="{a,b}" * 3000)
 
 
 def test_what_cannot_be_listed_is_told(use: Use, tree: Path) -> None:
@@ -200,7 +200,7 @@ def test_binary_files_links_and_what_is_no_file_are_left_out(use: Use, root: Pat
     (root / "up").symlink_to("..")
     os.mkfifo(root / "pipe")
     (root / "latin").write_bytes(b"caf\xe9 secret\n")
-    assert use(grep, pattern="secret") == "latin:1:caf\ufffd secret\n[could not be read: 1]"
+    assert use(grep, pattern="secret") == "latin:1:caf\ufffd secret"
 
 
 def test_a_long_line_is_shown_around_its_match(use: Use, root: Path) -> None:

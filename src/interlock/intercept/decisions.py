@@ -22,6 +22,8 @@ GivenContexts: TypeAlias = "Iterable[Message | str]"
 
 
 def as_contexts(given: object, what: str) -> Contexts:
+    if given == ():
+        return ()
     if isinstance(given, (str, Message)):
         given = (given,)
     if not isinstance(given, Iterable):
@@ -149,6 +151,7 @@ class Deny(_WithContexts):
     contexts: Contexts = ()
 
 
+ALLOW = Allow()
 Verdict: TypeAlias = Allow | Ask | Deny
 
 

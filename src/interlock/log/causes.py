@@ -35,6 +35,11 @@ def cited(state: State, fact: Fact) -> Spans:
     return rule(state, fact) if rule is not None else ()
 
 
+def citing(cls: type[Fact]) -> Callable[[State, Any], Spans] | None:
+    """How the causes of facts of this class are found; None: they have none."""
+    return _RULES.get(cls)
+
+
 def _claimed(state: State, fact: InboxClaimed) -> Spans:
     queues = state.queues
     taken = queues.next_step[: len(fact.next_step)] + queues.next_turn[: len(fact.next_turn)]

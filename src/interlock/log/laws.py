@@ -60,19 +60,26 @@ class Breach(msgspec.Struct, frozen=True):
         return f"{self.seq}: [{self.law}] {self.problem}"
 
 
-class _Broken(Exception):
+class Broken(Exception):
+    """A law forbids a fact as the next line."""
+
     def __init__(self, law: str, problem: str) -> None:
         self.law, self.problem = law, problem
+        super().__init__(f"[{law}] {problem}")
+
+
+def law_of(cls: type[Fact]) -> Callable[[State, Any], None] | None:
+    """The law for facts of this class: it raises `Broken`. None: such a fact is always lawful."""
+    return _RULES.get(cls)
 
 
 def forbidden(state: State, fact: Fact) -> Breach | None:
     """The law that forbids this fact as the next line, or None. Constant work."""
-    rule = _RULES.get(type(fact))
-    if rule is None:
-        return None
+    law = _RULES.get(type(fact))
     try:
-        rule(state, fact)
-    except _Broken as broken:
+        if law is not None:
+            law(state, fact)
+    except Broken as broken:
         return Breach(state.head + 1, broken.law, broken.problem)
     return None
 
@@ -110,74 +117,74 @@ def check(events: Iterable[Event]) -> list[Breach]:
 
 def _turn(state: State) -> Turn:
     if state.turn is None:
-        raise _Broken("turn", "no turn is open")
+        raise Broken("turn", "no turn is open")
     return state.turn
 
 
 def _step(state: State) -> Step:
     step = _turn(state).step
     if step is None:
-        raise _Broken("step", "no step is open")
+        raise Broken("step", "no step is open")
     return step
 
 
 def _call(state: State, seq: int) -> Call:
     call = _step(state).by_seq.get(seq)
     if call is None:
-        raise _Broken("call", f"{seq} is no call of the open step")
+        raise Broken("call", f"{seq} is no call of the open step")
     if call.result >= 0:
-        raise _Broken("one result", f"call {seq} has its result already")
+        raise Broken("one result", f"call {seq} has its result already")
     return call
 
 
 def _created(state: State, fact: SessionCreated) -> None:
     if state.head >= 0:
-        raise _Broken("created", "a session is created once, on line 0")
+        raise Broken("created", "a session is created once, on line 0")
 
 
 def _opened(state: State, fact: SessionOpened) -> None:
     if fact.life != state.life + 1:
-        raise _Broken("lives", f"life {fact.life} follows life {state.life}")
+        raise Broken("lives", f"life {fact.life} follows life {state.life}")
 
 
 def _spliced(state: State, fact: InboxSpliced) -> None:
     queue = state.queues.of(fact.list)
     if not fact.removed and not fact.inserted:
-        raise _Broken("splice", "nothing removed and nothing inserted")
+        raise Broken("splice", "nothing removed and nothing inserted")
     if not 0 <= fact.start <= len(queue) or not 0 <= fact.removed <= len(queue) - fact.start:
-        raise _Broken(
+        raise Broken(
             "splice", f"{fact.start}+{fact.removed} is outside the {len(queue)} messages of {fact.list}"
         )
     removed = {waiting.message.id for waiting in queue[fact.start : fact.start + fact.removed]}
     seen: set[str] = set()
     for message in fact.inserted:
         if not message.id:
-            raise _Broken("message id", "a message in the inbox needs an id")
+            raise Broken("message id", "a message in the inbox needs an id")
         if message.id in seen or (message.id not in removed and state.queues.holds(message.id)):
-            raise _Broken("one pending", f"{message.id!r} is pending already")
+            raise Broken("one pending", f"{message.id!r} is pending already")
         seen.add(message.id)
 
 
 def _claimed(state: State, fact: InboxClaimed) -> None:
     turn = _turn(state)
     if turn.step is not None:
-        raise _Broken("claim", "a claim comes between steps")
+        raise Broken("claim", "a claim comes between steps")
     if state.claim is not None:
-        raise _Broken("one fate", "the last claim is not settled")
+        raise Broken("one fate", "the last claim is not settled")
     if fact.turn != turn.number or fact.step != turn.steps + 1:
-        raise _Broken("claim", f"for step {fact.turn}.{fact.step}, next is {turn.number}.{turn.steps + 1}")
+        raise Broken("claim", f"for step {fact.turn}.{fact.step}, next is {turn.number}.{turn.steps + 1}")
     if not fact.next_step and not fact.next_turn:
-        raise _Broken("claim", "names no message")
+        raise Broken("claim", "names no message")
     for name, ids in (("next-step", fact.next_step), ("next-turn", fact.next_turn)):
         head = tuple(waiting.message.id for waiting in state.queues.of(name)[: len(ids)])
         if head != ids:
-            raise _Broken("claim", f"the head of {name} is {head}, not {ids}")
+            raise Broken("claim", f"the head of {name} is {head}, not {ids}")
 
 
 def _fates(state: State, ids: tuple[str, ...]) -> None:
     for message_id in ids:
         if state.claim is None or message_id not in state.claim.undecided:
-            raise _Broken("one fate", f"{message_id!r} is not reserved")
+            raise Broken("one fate", f"{message_id!r} is not reserved")
 
 
 def _returned(state: State, fact: InboxReturned) -> None:
@@ -190,51 +197,51 @@ def _dropped(state: State, fact: InboxDropped) -> None:
 
 def _turn_started(state: State, fact: TurnStart) -> None:
     if state.turn is not None:
-        raise _Broken("one turn", f"turn {state.turn.number} is open")
+        raise Broken("one turn", f"turn {state.turn.number} is open")
     if fact.turn != state.turns + 1:
-        raise _Broken("turn number", f"turn {fact.turn} follows turn {state.turns}")
+        raise Broken("turn number", f"turn {fact.turn} follows turn {state.turns}")
 
 
 def _turn_ended(state: State, fact: TurnEnd) -> None:
     turn = _turn(state)
     if turn.number != fact.turn:
-        raise _Broken("turn number", f"turn {turn.number} is open, not {fact.turn}")
+        raise Broken("turn number", f"turn {turn.number} is open, not {fact.turn}")
     if turn.step is not None:
-        raise _Broken("step closed", f"step {turn.number}.{turn.step.number} is open")
+        raise Broken("step closed", f"step {turn.number}.{turn.step.number} is open")
     if state.claim is not None:
-        raise _Broken("one fate", f"{list(state.claim.undecided)} have no fate")
+        raise Broken("one fate", f"{list(state.claim.undecided)} have no fate")
     if turn.owed:
-        raise _Broken("contexts", f"{len(turn.owed)} contexts of results are not in the history")
+        raise Broken("contexts", f"{len(turn.owed)} contexts of results are not in the history")
 
 
 def _step_started(state: State, fact: StepStart) -> None:
     turn = _turn(state)
     if turn.step is not None:
-        raise _Broken("one step", f"step {turn.number}.{turn.step.number} is open")
+        raise Broken("one step", f"step {turn.number}.{turn.step.number} is open")
     if fact.turn != turn.number or fact.step != turn.steps + 1:
-        raise _Broken("step number", f"step {fact.turn}.{fact.step}, next is {turn.number}.{turn.steps + 1}")
+        raise Broken("step number", f"step {fact.turn}.{fact.step}, next is {turn.number}.{turn.steps + 1}")
 
 
 def _step_ended(state: State, fact: StepEnd) -> None:
     step = _step(state)
     if fact.step != step.number:
-        raise _Broken("step number", f"step {step.number} is open, not {fact.step}")
+        raise Broken("step number", f"step {step.number} is open, not {fact.step}")
     if step.next_result < len(step.calls):
         missing = [call.use.id for call in step.calls[step.next_result :]]
-        raise _Broken("one result", f"the calls {missing} have no result")
+        raise Broken("one result", f"the calls {missing} have no result")
     if step.request is not None:
-        raise _Broken("request", f"request {step.request.seq} has neither message nor failure")
+        raise Broken("request", f"request {step.request.seq} has neither message nor failure")
 
 
 def _told(state: State, fact: UserMessage) -> None:
     turn = _turn(state)
     step = turn.step
     if step is not None and step.next_result < len(step.calls):
-        raise _Broken("adjacent", "a message would come between a call and its result")
+        raise Broken("adjacent", "a message would come between a call and its result")
     if fact.claim is not None:
         _fates(state, (fact.id,))
     if fact.call is not None and fact.call not in turn.results:
-        raise _Broken("cites", f"call {fact.call} has no result that carries a context")
+        raise Broken("cites", f"call {fact.call} has no result that carries a context")
 
 
 def _headed(state: State, fact: RequestHeader) -> None:
@@ -244,20 +251,20 @@ def _headed(state: State, fact: RequestHeader) -> None:
 def _sent(state: State, fact: RequestSent) -> None:
     step = _step(state)
     if step.request is not None:
-        raise _Broken("request", f"request {step.request.seq} is open")
+        raise Broken("request", f"request {step.request.seq} is open")
     if step.message >= 0:
-        raise _Broken("request", "the step has its answer")
+        raise Broken("request", "the step has its answer")
     if fact.header != state.header_seq:
-        raise _Broken("request", f"the header is line {state.header_seq}, not {fact.header}")
+        raise Broken("request", f"the header is line {state.header_seq}, not {fact.header}")
     if state.claim is not None:
-        raise _Broken("one fate", f"{list(state.claim.undecided)} have no fate")
+        raise Broken("one fate", f"{list(state.claim.undecided)} have no fate")
 
 
 def _of_request(state: State, fact: AssistantChunk | AssistantMessage | RequestFailed) -> None:
     turn = state.turn
     step = turn.step if turn is not None else None
     if step is None or step.request is None or step.request.seq != fact.sent:
-        raise _Broken("request", f"request {fact.sent} is not open")
+        raise Broken("request", f"request {fact.sent} is not open")
 
 
 def _retry(state: State, fact: RetryScheduled | RetryStarted) -> None:
@@ -267,25 +274,25 @@ def _retry(state: State, fact: RetryScheduled | RetryStarted) -> None:
 def _replaced(state: State, fact: HistoryReplaced) -> None:
     step = state.step
     if step is not None and step.next_result < len(step.calls):
-        raise _Broken("adjacent", "the history cannot be replaced while calls have no result")
+        raise Broken("adjacent", "the history cannot be replaced while calls have no result")
     if not state.history.covers(fact.first, fact.last):
-        raise _Broken("replaced", f"no line of the history lies in {fact.first}..{fact.last}")
+        raise Broken("replaced", f"no line of the history lies in {fact.first}..{fact.last}")
 
 
 def _called(state: State, fact: ToolCalled) -> None:
     step = _step(state)
     if step.next_call >= len(step.calls):
-        raise _Broken("call", "the answer has no further call")
+        raise Broken("call", "the answer has no further call")
     expected = step.calls[step.next_call]
     if fact.index != expected.index or fact.call_id != expected.use.id:
-        raise _Broken(
+        raise Broken(
             "call order", f"{fact.call_id!r} at {fact.index}, next is {expected.use.id!r} at {expected.index}"
         )
 
 
 def _prepared(state: State, fact: ToolPrepared) -> None:
     if _call(state, fact.call).runs:
-        raise _Broken("sealed", f"call {fact.call} has started")
+        raise Broken("sealed", f"call {fact.call} has started")
 
 
 def _tool_decided(state: State, fact: ToolDecided) -> None:
@@ -295,62 +302,62 @@ def _tool_decided(state: State, fact: ToolDecided) -> None:
 def _asked(state: State, fact: ApprovalAsked) -> None:
     _call(state, fact.call)
     if fact.approval_id in state.approvals:
-        raise _Broken("one approval", f"{fact.approval_id!r} is open")
+        raise Broken("one approval", f"{fact.approval_id!r} is open")
 
 
 def _approval_decided(state: State, fact: ApprovalDecided) -> None:
     _turn(state)
     approval = state.approvals.get(fact.approval_id)
     if approval is None:
-        raise _Broken("one answer", f"{fact.approval_id!r} is not open")
+        raise Broken("one answer", f"{fact.approval_id!r} is not open")
     if approval.call != fact.call or approval.digest != fact.digest:
-        raise _Broken("one answer", f"{fact.approval_id!r} was asked for another call or other arguments")
+        raise Broken("one answer", f"{fact.approval_id!r} was asked for another call or other arguments")
 
 
 def _tool_started(state: State, fact: ToolStarted) -> None:
     call = _call(state, fact.call)
     if fact.run != call.runs + 1:
-        raise _Broken("runs", f"run {fact.run} follows run {call.runs}")
+        raise Broken("runs", f"run {fact.run} follows run {call.runs}")
     if call.settled is not None:
-        raise _Broken("settled", f"call {fact.call} is settled")
+        raise Broken("settled", f"call {fact.call} is settled")
     if call.verdict == "deny":
-        raise _Broken("denied", f"call {fact.call} was denied")
+        raise Broken("denied", f"call {fact.call} was denied")
     if call.approval is not None and not call.approved:
-        raise _Broken("approved", f"call {fact.call} was asked and not allowed")
+        raise Broken("approved", f"call {fact.call} was asked and not allowed")
     if call.verdict == "ask" and call.approval is None:
-        raise _Broken("approved", f"call {fact.call} was to be asked and was not")
+        raise Broken("approved", f"call {fact.call} was to be asked and was not")
 
 
 def _settled(state: State, fact: ToolSettled) -> None:
     if _call(state, fact.call).settled is not None:
-        raise _Broken("settled", f"call {fact.call} is settled")
+        raise Broken("settled", f"call {fact.call} is settled")
 
 
 def _resulted(state: State, fact: ToolResulted) -> None:
     step = _step(state)
     call = _call(state, fact.call)
     if step.calls[step.next_result] is not call:
-        raise _Broken("result order", f"{call.use.id!r} at {call.index}, next is {step.next_result}")
+        raise Broken("result order", f"{call.use.id!r} at {call.index}, next is {step.next_result}")
     if fact.error is None and not call.runs:
-        raise _Broken("started", f"call {fact.call} succeeded without having started")
+        raise Broken("started", f"call {fact.call} succeeded without having started")
     if step.subcalls and any(nested.within(call.seq) for nested in step.subcalls.values()):
-        raise _Broken("nested", f"call {fact.call} has open nested calls")
+        raise Broken("nested", f"call {fact.call} has open nested calls")
 
 
 def _abandoned(state: State, fact: ToolAbandoned) -> None:
     if not _call(state, fact.call).runs:
-        raise _Broken("started", f"call {fact.call} has not started")
+        raise Broken("started", f"call {fact.call} has not started")
 
 
 def _subcall_started(state: State, fact: SubcallStart) -> None:
     outer = _call(state, fact.outer)
     if not outer.runs:
-        raise _Broken("nested", f"call {fact.outer} has not started")
+        raise Broken("nested", f"call {fact.outer} has not started")
 
 
 def _subcall_ended(state: State, fact: SubcallEnd) -> None:
     if fact.start not in _step(state).subcalls:
-        raise _Broken("nested", f"{fact.start} is no open nested call")
+        raise Broken("nested", f"{fact.start} is no open nested call")
 
 
 _RULES: dict[type[Fact], Callable[[State, Any], None]] = {

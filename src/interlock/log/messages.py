@@ -13,7 +13,7 @@ import msgspec
 from interlock.log.strictjson import NotJSON, check_text
 
 
-class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class Source(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """Who said it. Only `person` is drawn as a person's words; everything else is context."""
 
     kind: Literal["person", "hook", "tool", "plugin", "agent", "runtime"]
@@ -24,7 +24,7 @@ PERSON = Source("person")
 MODEL = Source("agent", "model")
 
 
-class Text(msgspec.Struct, frozen=True, tag_field="type", tag="text", forbid_unknown_fields=True):
+class Text(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="text", forbid_unknown_fields=True):
     text: str
 
 
@@ -40,7 +40,9 @@ class Reasoning(
     signature: str | None = None  # a provider's replay data, if it wants the block back
 
 
-class ToolUse(msgspec.Struct, frozen=True, tag_field="type", tag="call", forbid_unknown_fields=True):
+class ToolUse(
+    msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="call", forbid_unknown_fields=True
+):
     """The model asks for a tool. `arguments` is its own text, kept as it wrote it: it may be invalid."""
 
     id: str
@@ -71,7 +73,9 @@ Block: TypeAlias = Text | Reasoning | ToolUse | ToolOutcome
 Role: TypeAlias = Literal["user", "system", "assistant", "tool"]
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Message(
+    msgspec.Struct, frozen=True, gc=False, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """One message. `id` is empty until a session accepts it."""
 
     role: Role

@@ -11,15 +11,15 @@ import asyncio
 import os
 import secrets
 import socket
-import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, overload
 
 from interlock.errors import IllegalFact, SessionClosed, SessionError, StoreFailed, WrongThread
-from interlock.log.causes import Spans, cited
+from interlock.log.causes import Spans, citing
 from interlock.log.closing import CRASHED, closers
 from interlock.log.event import Event
 from interlock.log.facts import (
@@ -32,11 +32,18 @@ from interlock.log.facts import (
     ToolCalled,
 )
 from interlock.log.history import History
-from interlock.log.laws import forbidden
-from interlock.log.state import State
+from interlock.log.laws import Broken, forbidden, law_of
+from interlock.log.state import State, change_of
 
 if TYPE_CHECKING:
     from interlock.log.stores.store import Journal, Store
+
+_Change = Callable[[State, int, Any, Event], None]
+#: By class of fact: the law that may forbid it, what it cites, how it changes the state. One look-up an append.
+_rules: dict[
+    type[Fact],
+    tuple[Callable[[State, Any], None] | None, Callable[[State, Any], Spans] | None, _Change | None],
+] = {}
 
 Observer = Callable[[Event], None]
 Dispose = Callable[[], None]
@@ -96,7 +103,7 @@ class Session:
         self.readonly = readonly
         self._journal = journal
         self._clock = clock or _wall_clock()
-        self._thread = threading.get_ident()
+        self._thread = get_ident()
         self._observers: dict[type[Fact] | None, tuple[_Listening, ...]] = {}
         self._untold: deque[Event] = deque()
         self._telling = False
@@ -191,50 +198,54 @@ class Session:
         """
         if self._closed or self.readonly:
             raise SessionClosed(self.id)
-        if threading.get_ident() != self._thread:
+        if get_ident() != self._thread:
             raise WrongThread("append")
-        if self._journal.failure is not None:
-            raise self._journal.failure
-        state = self.state
+        journal = self._journal
+        if journal.failure is not None:
+            raise journal.failure
         now = self._clock()
         if len(facts) == 1:
             fact = facts[0]
-            self._obey(fact)
-            event = Event(
-                state.head + 1,
-                now,
-                state.life or 1,
-                fact,
-                cited(state, fact) if causes is None else causes,
-                fact.ignorable,
-            )
+            event, change = self._next(fact, now, causes)
             events: tuple[Event, ...] = (event,)
-            self._journal.write(events)
-            state.apply(event)
+            journal.write(events)
+            state = self.state
+            state.head = event.seq
+            if change is not None:
+                change(state, event.seq, fact, event)
         else:
             events = self._append_all(facts, now, causes)
-        for event in events:
-            if self._observers:
-                self._tell(event)
+        observers = self._observers
+        if observers:
+            for event in events:
+                if self._telling or type(event.fact) in observers or None in observers:
+                    self._tell(event)
         if self._followers:
             self._wake_followers()
         return events
 
+    def _next(self, fact: Fact, now: int, causes: Spans | None) -> tuple[Event, _Change | None]:
+        """The next line with this fact, if it is lawful, and how it changes the state."""
+        state, cls = self.state, type(fact)
+        rules = _rules.get(cls)
+        if rules is None:
+            rules = _rules[cls] = law_of(cls), citing(cls), change_of(cls)
+        law, cites, change = rules
+        if law is not None:
+            try:
+                law(state, fact)
+            except Broken as broken:
+                raise IllegalFact(broken.law, f"{fact.type}: {broken.problem}", seq=state.head + 1) from None
+        if causes is None:
+            causes = cites(state, fact) if cites is not None else ()
+        return Event(state.head + 1, now, state.life or 1, fact, causes, cls.ignorable), change
+
     def _append_all(self, facts: tuple[Fact, ...], now: int, causes: Spans | None) -> tuple[Event, ...]:
-        state = self.state
         made: list[Event] = []
         try:
             for fact in facts:
-                self._obey(fact)
-                event = Event(
-                    state.head + 1,
-                    now,
-                    state.life or 1,
-                    fact,
-                    cited(state, fact) if causes is None else causes,
-                    fact.ignorable,
-                )
-                state.apply(event)
+                event, _ = self._next(fact, now, causes)
+                self.state.apply(event)
                 made.append(event)
             if made:
                 self._journal.write(made)
@@ -245,11 +256,6 @@ class Session:
                 self.state.apply(event)
             raise
         return tuple(made)
-
-    def _obey(self, fact: Fact) -> None:
-        breach = forbidden(self.state, fact)
-        if breach is not None:
-            raise IllegalFact(breach.law, f"{fact.type}: {breach.problem}", seq=breach.seq)
 
     async def barrier(self) -> None:
         """Wait until all that was appended is on disk.

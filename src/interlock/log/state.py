@@ -536,6 +536,11 @@ class State:
         call.result = seq
 
 
+def change_of(cls: type[Fact]) -> Callable[[State, int, Any, Event], None] | None:
+    """How facts of this class change the state; None: they do not."""
+    return _CHANGES.get(cls)
+
+
 _CHANGES: dict[type[Fact], Callable[[State, int, Any, Event], None]] = {
     SessionCreated: State._created,
     SessionOpened: State._opened,

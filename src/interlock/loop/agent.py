@@ -135,7 +135,8 @@ class Agent(Layer):
         self.pool = checked_pool(pool if pool is not None else self.harness.pool)
         self.preset: Preset | None = preset_named(preset) if isinstance(preset, str) else preset
         self.retry = retry or self.harness.retry or RetryPolicy()
-        self._settings: FrozenDict = freeze(dict(settings or {}))
+        names = {} if self._model is None else {"provider": self._model.provider, "model": self._model.name}
+        self.call_settings: FrozenDict = freeze({**names, **(settings or {})})
         self.rng = rng or Random()
         self._workspace = WorkspaceContext(self.cwd, today or _today) if self.cwd is not None else None
         for tool in tools:
@@ -641,12 +642,6 @@ class Agent(Layer):
         self._unobserve = unobserve
 
     # What a turn asks of its agent
-
-    @property
-    def call_settings(self) -> Mapping[str, Any]:
-        if self._model is None:
-            return self._settings
-        return FrozenDict({"provider": self._model.provider, "model": self._model.name, **self._settings})
 
     def model_for(self, settings: Mapping[str, Any]) -> tuple[Model | None, ModelFailure | None]:
         """The adapter that serves these settings, or why it cannot be had.

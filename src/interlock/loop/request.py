@@ -19,7 +19,7 @@ from interlock.log.event import encode_json
 from interlock.log.facts import RequestHeader, RequestSent, Section, ToolSpec
 from interlock.log.history import request_digest
 from interlock.log.session import Session
-from interlock.log.strictjson import FrozenDict
+from interlock.log.strictjson import EMPTY, FrozenDict
 from interlock.loop.points import REQUEST, CallSettings
 from interlock.models.protocol import ModelRequest
 
@@ -36,6 +36,7 @@ class Assembler:
         self._session = session
         self._scope = scope
         self._digest: tuple[int, bytes] = (-1, b"")  # of the header at this seq
+        self._split: tuple[Mapping[str, Any] | None, FrozenDict] = None, EMPTY  # settings without names
 
     async def settings(
         self, agent: Any, base: Mapping[str, Any], turn: int, step: int, attempt: int, signal: Signal
@@ -62,7 +63,10 @@ class Assembler:
     ) -> tuple[ModelRequest, int]:
         """Log header (if it changed) and request; the request and the seq of its line."""
         session, state = self._session, self._session.state
-        call_settings = FrozenDict({k: v for k, v in settings.items() if k not in ("provider", "model")})
+        if self._split[0] is not settings:  # the same object as long as no listener changes anything
+            rest = FrozenDict({k: v for k, v in settings.items() if k not in ("provider", "model")})
+            self._split = settings, rest
+        call_settings = self._split[1]
         provider, model = str(settings["provider"]), str(settings["model"])
         last = state.header
         if (

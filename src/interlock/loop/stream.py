@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -71,20 +70,16 @@ async def consume(
 async def _log(
     session: Session, stream: AsyncIterator[Chunk], signal: Signal, sent: int, idle: float | None
 ) -> None:
-    append = session.append
-    limit = asyncio.timeout(None)
-    watch = _Watch(limit, idle) if idle is not None else None
+    watch = _Watch(idle) if idle is not None else None
     try:
-        async with limit, aclosing(_closable(stream)) as chunks:
-            with signal.cutting():
-                async for chunk in chunks:
-                    if signal.cause is not None:
-                        return
-                    append(_fact(sent, chunk))
-                    if watch is not None:
-                        watch.seen()
+        with signal.cutting():
+            if watch is None:
+                await _append(session, stream, signal, sent, None)
+            else:
+                async with watch.limit:
+                    await _append(session, stream, signal, sent, watch)
     except TimeoutError:
-        if limit.expired():
+        if watch is not None and watch.limit.expired():
             raise ModelFailure(f"no chunk came for {idle:g} s", code="TIMEOUT") from None
         raise
     finally:
@@ -92,21 +87,32 @@ async def _log(
             watch.stop()
 
 
-def _closable(stream: AsyncIterator[Chunk]) -> Any:
-    return stream if hasattr(stream, "aclose") else _closing(stream)
-
-
-async def _closing(stream: AsyncIterator[Chunk]) -> AsyncIterator[Chunk]:
-    async for chunk in stream:
-        yield chunk
+async def _append(
+    session: Session, stream: AsyncIterator[Chunk], signal: Signal, sent: int, watch: _Watch | None
+) -> None:
+    append = session.append
+    try:
+        async for chunk in stream:
+            if signal.cause is not None:
+                return
+            if type(chunk) is TextDelta:
+                append(AssistantChunk(sent, "text", chunk.block, chunk.text))
+            else:
+                append(_fact(sent, chunk))
+            if watch is not None:
+                watch.seen()
+    finally:
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()
 
 
 class _Watch:
     """One timer for a whole stream: it looks now and then, instead of being set anew for each chunk."""
 
-    def __init__(self, limit: asyncio.Timeout, idle: float) -> None:
+    def __init__(self, idle: float) -> None:
         self._loop = asyncio.get_running_loop()
-        self._limit = limit
+        self.limit = asyncio.timeout(None)
         self._idle = idle
         self._last = self._loop.time()
         self._handle = self._loop.call_at(self._last + idle, self._look)
@@ -117,7 +123,7 @@ class _Watch:
     def _look(self) -> None:
         due = self._last + self._idle
         if due <= self._loop.time():
-            self._limit.reschedule(self._loop.time())
+            self.limit.reschedule(self._loop.time())
         else:
             self._handle = self._loop.call_at(due, self._look)
 
@@ -126,9 +132,6 @@ class _Watch:
 
 
 def _fact(sent: int, chunk: Chunk) -> AssistantChunk:
-    kind = type(chunk)
-    if kind is TextDelta:
-        return AssistantChunk(sent, "text", chunk.block, chunk.text)  # type: ignore[union-attr]  # by `kind`
     match chunk:
         case TextDelta(text=text, block=block):
             return AssistantChunk(sent, "text", block, text)
@@ -165,10 +168,15 @@ def _failure(error: Exception) -> ModelFailure:
 
 
 async def _innermost(model: Model, request: ModelRequest, signal: Signal) -> AsyncIterator[Chunk]:
+    stream = model.stream(request, signal)
     try:
-        async with aclosing(_closable(model.stream(request, signal))) as chunks:
-            async for chunk in chunks:
+        try:
+            async for chunk in stream:
                 yield chunk
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
     except ModelFailure as failure:
         raise _Adapter(failure) from failure
     except (GeneratorExit, Stopped):

@@ -57,6 +57,7 @@ from interlock.log.reasons import (
     OverBudget,
     StepReason,
 )
+from interlock.log.state import Claim
 from interlock.loop.budget import Meter
 from interlock.loop.points import MODEL_STREAM, PRE_STEP, TURN_STOPPING, Attempt, Proposal, Stopping
 from interlock.loop.recovery import Recovery
@@ -204,35 +205,40 @@ class TurnRun:
                 return Blocked(proposal.rejected, proposal.by)
         claim = session.state.claim
         reserved = claim.undecided if claim is not None else {}
-        kept = {message.id for message in proposal.messages}
-        left_out = tuple(i for i in reserved if i not in kept)
         lines: list[Fact] = []
-        if left_out:
-            lines.append(InboxDropped(self.number, left_out, "omitted", by=PRE_STEP.name))
+        if len(reserved) and agent.scope.listeners(PRE_STEP):
+            kept = {message.id for message in proposal.messages}
+            left_out = tuple([i for i in reserved if i not in kept])
+            if left_out:
+                lines.append(InboxDropped(self.number, left_out, "omitted", by=PRE_STEP.name))
         enters = bool(proposal.messages) or owed
         if enters:
             lines.append(StepStart(self.number, step))
-            contexts = (*proposal.contexts, *agent.runtime_context())
-            told = [(m, "prompt") for m in proposal.messages] + [(m, "context") for m in contexts]
-            for n, (message, place) in enumerate(told, 1):
-                message_id = message.id
-                if place == "context" or (message_id not in reserved and message_id not in riding):
-                    message_id = (
-                        f"s{self.number}.{step}.{n}" if place == "context" or not message_id else message_id
-                    )
+            for message in proposal.messages:
+                lines.append(self._prompt(message, claim, riding, f"{step}.{len(lines)}"))
+            for message in (*proposal.contexts, *agent.runtime_context()):
+                message_id = f"s{self.number}.{step}.{len(lines)}"
                 lines.append(
-                    UserMessage(
-                        message_id,
-                        message.source,
-                        _role(message),
-                        message.content,
-                        "context" if place == "context" or message_id in riding else "prompt",
-                        claim.seq if claim is not None and message_id in reserved else None,
-                        riding.get(message_id),
-                    )
+                    UserMessage(message_id, message.source, _role(message), message.content, "context")
                 )
         session.append(*lines)
         return enters
+
+    def _prompt(
+        self, message: Message, claim: Claim | None, riding: dict[str, int], place: str
+    ) -> UserMessage:
+        """The line of an entered message: a reserved one, a context that rode on a result, or a listener's own."""
+        reserved = claim is not None and message.id in claim.undecided
+        call = riding.get(message.id)
+        return UserMessage(
+            message.id or f"s{self.number}.{place}",
+            message.source,
+            _role(message),
+            message.content,
+            "context" if call is not None else "prompt",
+            claim.seq if claim is not None and reserved else None,
+            call,
+        )
 
     def _claim(self, step: int) -> tuple[Message, ...]:
         """Reserve all of next-step and, for a first step, the head of next-turn; the batch that is proposed.
@@ -242,6 +248,8 @@ class TurnRun:
         session, queues = self.session, self.session.state.queues
         turn = session.state.turn
         assert turn is not None
+        if not turn.owed and not queues.next_step and (step > 1 or not queues.next_turn):
+            return ()
         arrived = [(waiting.seq, i, waiting.message) for i, waiting in enumerate(queues.next_step)]
         arrived += [(owing.result, i, owing.message) for i, owing in enumerate(turn.owed)]
         batch = [message for _, _, message in sorted(arrived, key=lambda one: one[:2])]

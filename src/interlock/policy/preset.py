@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from interlock.errors import ConfigError
-from interlock.intercept.decisions import Allow, Ask, Deny, Verdict
+from interlock.intercept.decisions import ALLOW, Ask, Deny, Verdict
 from interlock.tools.call import ToolCall
 from interlock.tools.definition import Effect
 
@@ -29,10 +29,10 @@ class Preset:
         """The default for this call, and who says so."""
         by = f"preset {self.name}"
         if call.effect is Effect.READ:
-            return Allow(), by
+            return ALLOW, by
         match self.rest:
             case "allow":
-                return Allow(), by
+                return ALLOW, by
             case "ask":
                 return Ask(f"{call.name} may change something"), by
             case "deny":

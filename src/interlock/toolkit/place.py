@@ -50,21 +50,21 @@ class Place:
         Raises:
             ToolError: NO_WORKSPACE: there is none, or it has gone.
         """
-        root = self._root or call.cwd
-        if root is None:
+        given = self._root or call.cwd
+        if given is None:
             raise ToolError(
                 f"{call.name} needs a workspace, and this agent has none: create it with Agent(..., cwd=...)",
                 code="NO_WORKSPACE",
             )
         try:
-            resolved = root.resolve(strict=True)
+            root = given.resolve(strict=True)
         except (OSError, RuntimeError) as error:  # Python 3.11 raises RuntimeError for a loop of links
             raise ToolError(
-                f"the workspace {root} cannot be used: {reason(error)}", code="NO_WORKSPACE"
+                f"the workspace {printable(given)} cannot be used: {reason(error)}", code="NO_WORKSPACE"
             ) from error
-        if not resolved.is_dir():
-            raise ToolError(f"the workspace {root} is not a folder", code="NO_WORKSPACE")
-        return resolved
+        if not root.is_dir():
+            raise ToolError(f"the workspace {printable(given)} is not a folder", code="NO_WORKSPACE")
+        return root
 
     def spot(self, call: ToolCall, path: str) -> Spot:
         """
@@ -77,8 +77,11 @@ class Place:
         except ValueError as error:  # a NUL
             raise ToolError(f"{path!r} is not a path: {error}") from error
         if not resolved.is_relative_to(root):
-            leads = "" if os.path.normpath(root / path) == str(resolved) else f" (it leads to {resolved})"
-            raise ToolError(f"{path}{leads} is outside the workspace {root}", code="OUTSIDE_WORKSPACE")
+            plain = os.path.normpath(root / path) == str(resolved)
+            leads = "" if plain else f" (it leads to {printable(resolved)})"
+            raise ToolError(
+                f"{path}{leads} is outside the workspace {printable(root)}", code="OUTSIDE_WORKSPACE"
+            )
         return Spot(root, resolved)
 
     def reads(self, call: ToolCall) -> Mode:
@@ -89,7 +92,7 @@ class Place:
 
     def _claims(self, call: ToolCall, *, write: bool) -> Mode:
         try:
-            key = self.spot(call, call.arguments.get("path", ".")).path.as_posix()
+            key = printable(self.spot(call, call.arguments.get("path", ".")).path)
         except ToolError:  # the body will refuse it; until then nothing is known about it
             return Concurrency.EXCLUSIVE
         return Claims(writes=[key]) if write else Claims(reads=[key])
@@ -99,7 +102,7 @@ def shown(parts: Sequence[str]) -> str:
     return printable("/".join(parts))
 
 
-def printable(path: str) -> str:
+def printable(path: str | Path) -> str:
     """The path as text: bytes of a file name that are not UTF-8 are U+FFFD, since JSON cannot hold them."""
     return os.fsencode(path).decode(errors="replace")
 

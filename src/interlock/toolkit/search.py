@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,13 +94,11 @@ def _glob(spot: Spot, pattern: str, stop: Signal) -> str:
                 continue
             if more or len(report.lines) == _FILES or not report.add(shown(entry.parts)):
                 more += 1
-    notes = (
-        [f"{more:,} more files"]
-        if more
-        else []
-        if report.lines
-        else [f"no file below {spot} matches {pattern}"]
-    )
+    notes = []
+    if more:
+        notes.append(f"{more:,} more files")
+    elif not report.lines:
+        notes.append(f"no file below {spot} matches {pattern}")
     return report.text("; ".join(notes + _left_out(walk.unread, stop)))
 
 
@@ -154,41 +153,40 @@ class _Search:
         self.full = False
 
     def file(self, root: Path, parts: tuple[str, ...]) -> None:
-        name = shown(parts)
         try:
-            file = open_file(root, parts)
-        except (OSError, ToolError):  # it may not be read, is a pipe, or has gone meanwhile
+            with open_file(root, parts) as file:
+                if not is_binary(file.peek()):
+                    self.files += 1
+                    self._lines(file, shown(parts))
+        except OSError:  # it may not be read, or has gone meanwhile
             self.unread += 1
-            return
-        with file:
-            if is_binary(file.peek()):
+
+    def _lines(self, file: BufferedReader, name: str) -> None:
+        before: deque[str] = deque(maxlen=self._context)
+        after = 0  # lines to show after a match
+        last = 0  # the last line that was shown
+        for number, line in enumerate(text_lines(file, _SEARCHED), 1):
+            if self._stop.is_set():
                 return
-            self.files += 1
-            before: deque[str] = deque(maxlen=self._context)
-            after = 0  # lines to show after a match
-            last = 0  # the last line that was shown
-            for number, line in enumerate(text_lines(file, _SEARCHED), 1):
-                if self._stop.is_set():
-                    return
-                found = self._find(line.text, name, number)
-                if found is not None:
-                    first = number - len(before)
-                    if self._context and self.report.lines and (first > last + 1 or not last):
-                        self._add("--")
-                    for text in before:
-                        self._add(text)
-                    before.clear()
-                    self._add(f"{name}:{number}:{_excerpt(line.text, found)}")
-                    self.matches += 1
-                    after, last = self._context, number
-                elif after:
-                    self._add(f"{name}-{number}-{_excerpt(line.text, 0)}")
-                    after, last = after - 1, number
-                elif self._context:
-                    before.append(f"{name}-{number}-{_excerpt(line.text, 0)}")
-                if self.full or self.matches == _MATCHES:
-                    self.full = True
-                    return
+            found = self._find(line.text, name, number)
+            if found is not None:
+                first = number - len(before)
+                if self._context and self.report.lines and (first > last + 1 or not last):
+                    self._add("--")
+                for text in before:
+                    self._add(text)
+                before.clear()
+                self._add(f"{name}:{number}:{_excerpt(line.text, found)}")
+                self.matches += 1
+                after, last = self._context, number
+            elif after:
+                self._add(f"{name}-{number}-{_excerpt(line.text, 0)}")
+                after, last = after - 1, number
+            elif self._context:
+                before.append(f"{name}-{number}-{_excerpt(line.text, 0)}")
+            if self.full or self.matches == _MATCHES:
+                self.full = True
+                return
 
     def _add(self, line: str) -> None:
         self.full = self.full or not self.report.add(line)
@@ -199,7 +197,8 @@ class _Search:
             found = self._pattern.search(text, timeout=_PATIENCE)
         except (TimeoutError, MemoryError):
             raise ToolError(
-                f"the pattern takes too much time or memory on {name}:{number}: make it simpler, without repeats inside repeats"
+                f"the pattern takes too much time or memory on {name}:{number}: "
+                "make it simpler, without repeats inside repeats"
             ) from None
         return found.start() if found else None
 

@@ -70,17 +70,22 @@ class Pattern:
 
 def _expand(text: str) -> list[str]:
     """`*.{ts,tsx}` is `*.ts` and `*.tsx`."""
-    found = _BRACES.search(text)
-    if found is None:
-        return [text]
-    made: list[str] = []
-    for choice in found[1].split(","):
-        made += _expand(text[: found.start()] + choice + text[found.end() :])
+    made = [text]
+    while any(map(_BRACES.search, made)):
+        made = [choice for pattern in made for choice in _choices(pattern)]
         if len(made) > _ALTERNATIVES:
             raise ToolError(
-                f"a pattern may stand for {_ALTERNATIVES} at most: {text[:100]!r} stands for more"
+                f"a pattern may stand for {_ALTERNATIVES} at most, {text[:100]!r} stands for more"
             )
     return made
+
+
+def _choices(pattern: str) -> list[str]:
+    """The patterns that its first innermost braces stand for."""
+    found = _BRACES.search(pattern)
+    if found is None:
+        return [pattern]
+    return [pattern[: found.start()] + choice + pattern[found.end() :] for choice in found[1].split(",")]
 
 
 class Entry(NamedTuple):
@@ -122,8 +127,11 @@ class Walk:
         with folder(self._root, parts) as descriptor, os.scandir(descriptor) as entries:
             for entry in entries:
                 is_folder = entry.is_dir(follow_symlinks=False)
+                is_link = entry.is_symlink()
                 after = self._pattern.step(state, entry.name)
-                if entry.name != ".git" and (bool(after) if is_folder else self._pattern.matches(after)):
-                    made = (Entry((*parts, entry.name), entry.is_symlink()), is_folder, after)
+                if entry.name == ".git" or not (after if is_folder else self._pattern.matches(after)):
+                    continue
+                if is_folder or is_link or entry.is_file():  # nobody searches a pipe
+                    made = (Entry((*parts, entry.name), is_link), is_folder, after)
                     found.append((f"{entry.name}/" if is_folder else entry.name, made))
         return [made for _, made in sorted(found, key=lambda item: item[0])]

@@ -10,12 +10,13 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter_ns
-from typing import assert_never
+from typing import Any, assert_never
 
 import msgspec
 
 from interlock.errors import HookContractError
 from interlock.intercept.decisions import (
+    ALLOW,
     Advise,
     Allow,
     Deny,
@@ -92,6 +93,7 @@ class Looked:
     tool: Tool | None
     arguments: FrozenDict = EMPTY
     problem: tuple[str, str] | None = None  # code, message
+    values: dict[str, Any] | None = None  # the arguments as the function takes them, used by one run
 
 
 def look(tool: Tool | None, name: str, text: str, known: Callable[[], tuple[str, ...]]) -> Looked:
@@ -114,10 +116,10 @@ def look(tool: Tool | None, name: str, text: str, known: Callable[[], tuple[str,
     if type(arguments) is not FrozenDict:
         return Looked(tool, problem=(INVALID_ARGS, f"the arguments must be a JSON object, not {text[:40]}"))
     try:
-        tool.arguments.validate(arguments)
+        values = tool.arguments.validate(arguments)
     except InvalidArguments as error:
         return Looked(tool, arguments, problem=(INVALID_ARGS, str(error)))
-    return Looked(tool, arguments)
+    return Looked(tool, arguments, values=values)
 
 
 # tools/prepare
@@ -277,16 +279,19 @@ async def decide(batch: Batch, call: ToolCall, advice: list[tuple[Listener, Verd
             contexts += answer.contexts
             call = msgspec.structs.replace(call, said=(*call.said, said[-1]))
     if spoken:
-        verdict = strictest([one for one, _ in spoken], default=Allow())
+        verdict = strictest([one for one, _ in spoken], default=ALLOW)
         by = next(who for one, who in spoken if one is verdict)
     else:
         verdict, by = _default(batch, call)
     return Decided(verdict, by, DENIED if isinstance(verdict, Deny) else None, tuple(said), tuple(contexts))
 
 
+_ALLOWED: tuple[Verdict, str] = (ALLOW, "default")
+
+
 def _default(batch: Batch, call: ToolCall) -> tuple[Verdict, str]:
     chosen = batch.default(call) if batch.default is not None else None
-    return chosen if chosen is not None else (Allow(), "default")
+    return chosen if chosen is not None else _ALLOWED
 
 
 def _no(listener: Listener, code: str, problem: str, said: list[Said]) -> Decided:

@@ -51,17 +51,20 @@ class Execution:
         batch: Batch,
         call: ToolCall,
         *,
+        arguments: dict[str, Any] | None,
         call_tool: Callable[[str, dict[str, Any]], Awaitable[ToolOutput]],
         again: Callable[[int], Awaitable[None]],
-        drain: Callable[[], Awaitable[None]],
+        drain: Callable[[], Awaitable[None] | None],
     ) -> None:
         """
         Args:
+            arguments: validated ones for the first run, if there are any; a further run gets its own.
             call_tool: runs a nested call. drain: ends the nested calls that a body has left running.
             again: records that the body starts again, with the number of the run from 2, and waits for the disk.
         """
         self._batch = batch
         self._call = call
+        self._arguments = arguments
         self._call_tool = call_tool
         self._again = again
         self._drain = drain
@@ -168,7 +171,9 @@ class Execution:
             finally:
                 if timer is not None:
                     timer.cancel()
-                await self._drain()
+                draining = self._drain()
+                if draining is not None:
+                    await draining
             if signal.cause is _TIMED_OUT:
                 message = f"{call.name} took longer than its {call.tool.timeout:g} s"
                 result = failure(call, TOOL_TIMEOUT, message, contexts=result.contexts, ran=True)
@@ -181,7 +186,9 @@ class Execution:
 
     async def _invoke(self, context: ToolContext, signal: Signal) -> ToolResult:
         call, tool = self._call, self._call.tool
-        arguments = tool.arguments.validate(call.arguments)
+        arguments, self._arguments = self._arguments, None
+        if arguments is None:
+            arguments = tool.arguments.validate(call.arguments)
         if tool.context_parameter is not None:
             arguments[tool.context_parameter] = context
         self.ran = True

@@ -7,13 +7,15 @@ Lives here: `CallJob`, a call of the model, and `NestedJob`, a call of another t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
 from interlock.errors import ToolError, UnknownTool
-from interlock.intercept.decisions import Ask, Deny
+from interlock.intercept.decisions import Ask, Deny, Verdict
+from interlock.intercept.point import Listener
 from interlock.intercept.signal import Stopped
 from interlock.log.closing import closing_text, end_call, hook_stopped
 from interlock.log.event import encode_json
@@ -46,6 +48,7 @@ from interlock.log.reasons import (
 from interlock.tools.admission import (
     Decided,
     Looked,
+    Prepared,
     as_context,
     decide,
     failure,
@@ -59,7 +62,7 @@ from interlock.tools.call import ToolCall, ToolOutput, ToolResult, arguments_of
 from interlock.tools.claims import Claims, Concurrency, Mode
 from interlock.tools.definition import Effect, Tool
 from interlock.tools.execution import Execution
-from interlock.tools.points import POST_EXECUTE, RESULT
+from interlock.tools.points import POST_EXECUTE, PREPARE, RESULT
 from interlock.tools.review import Reviewed, finalise, review
 from interlock.tools.scheduler import Admission, Scheduler
 
@@ -104,17 +107,20 @@ class CallJob:
         self._nested: Scheduler | None = None
         self._abandoned = False
         self._mode: Mode = Concurrency.EXCLUSIVE
+        self._constant: Mode | None = None  # of a tool that declares one mode for all calls
 
     # Classification
 
     def mode(self) -> Mode:
         """What the call conflicts with: its tool's declaration, or what its classifier says of these arguments now."""
+        if self._constant is not None and self.key >= 0:
+            return self._constant
         looked = self._look()
         if looked.tool is None or looked.problem is not None:
             return Concurrency.EXCLUSIVE
         declared = looked.tool.concurrency
         if isinstance(declared, Concurrency):
-            self._mode = declared
+            self._mode = self._constant = declared
             return declared
         try:
             said: object = declared(self._call or self._made(looked))
@@ -180,29 +186,20 @@ class CallJob:
 
     async def _consider(self, call: ToolCall) -> Admission:
         batch = self.batch
-        prepared = await prepare(batch, call)
-        self._say(prepared.contexts)
-        if prepared.changes or prepared.advice:
-            self._append(
-                ToolPrepared(
-                    self.key,
-                    call.arguments,
-                    prepared.call.arguments,
-                    tuple(prepared.changes),
-                    prepared.noted,
-                )
-            )
-        self._notice("tools/prepare", prepared.problem)
-        if prepared.refused is not None:
-            self._reviewed = prepared.reviewed
-            return self._settle(prepared.refused)
+        advice: list[tuple[Listener, Verdict]] = []
+        if batch.scope.listeners(PREPARE):
+            prepared = await self._prepared(call)
+            if prepared.refused is not None:
+                self._reviewed = prepared.reviewed
+                return self._settle(prepared.refused)
+            call, advice = prepared.call, prepared.advice
         # Sealed: what policy, the person, the guards and the body see is one and the same from here on.
-        call = self._call = (
-            msgspec.structs.replace(prepared.call, said=()) if prepared.call.said else prepared.call
-        )
+        if call.said:
+            call = msgspec.structs.replace(call, said=())
+        self._call = call
         if self._looked is not None and call.arguments is not self._looked.arguments:
             self._looked = Looked(call.tool, call.arguments)
-        decided = await decide(batch, call, prepared.advice)
+        decided = await decide(batch, call, advice)
         if decided.reviewed:
             self._say(decided.contexts)
         if decided.spoken:
@@ -215,6 +212,16 @@ class CallJob:
         if isinstance(decided.verdict, Ask):
             return self._ask(decided.verdict.reason)
         return Admission.READY
+
+    async def _prepared(self, call: ToolCall) -> Prepared:
+        prepared = await prepare(self.batch, call)
+        self._say(prepared.contexts)
+        if prepared.changes or prepared.advice:
+            effective = prepared.call.arguments
+            changes = tuple(prepared.changes)
+            self._append(ToolPrepared(self.key, call.arguments, effective, changes, prepared.noted))
+        self._notice(PREPARE.name, prepared.problem)
+        return prepared
 
     def _decision(self, stage: Any, decided: Decided) -> ToolDecided:
         verdict: Any = type(decided.verdict).__name__.lower()
@@ -307,7 +314,12 @@ class CallJob:
         if session.durable and call.effect is not Effect.READ:
             await session.barrier()  # intent is on disk before effect
         execution = self._execution = Execution(
-            self.batch, call, call_tool=self._call_tool, again=self._run_again, drain=self._end_nested
+            self.batch,
+            call,
+            arguments=self._look().values if self._look().arguments is call.arguments else None,
+            call_tool=self._call_tool,
+            again=self._run_again,
+            drain=self._end_nested,
         )
         result = await execution.run()
         if self._abandoned:
@@ -394,7 +406,9 @@ class CallJob:
     async def commit(self) -> None:
         call, result = self._call, self._outcome
         assert call is not None and result is not None
-        if self._reviewed:
+        if not self._reviewed or not self.batch.scope.listeners(POST_EXECUTE):
+            made = self._unreviewed(result)
+        else:
             made = await review(self.batch, call, result, tuple(self._contexts))
             self._notice("tools/post-execute", made.problem)
             if made.failed:
@@ -403,19 +417,26 @@ class CallJob:
                 )
                 if not self._settled:
                     self._log_settled(result, result.error)  # the hidden original, for people
-        else:
-            made = Reviewed(msgspec.structs.replace(result, contexts=(*self._contexts, *result.contexts)))
         finalise(call, made)
-        final = made.result = msgspec.structs.replace(made.result, contexts=self._own(made.result.contexts))
+        if made.result.contexts:
+            contexts = self._own(made.result.contexts)
+            made.result = msgspec.structs.replace(made.result, contexts=contexts)
+        final = made.result
         if made.stop is not None and self.batch.stopped_text is None:
             self.batch.stopped_text = final.text
         self._log_result(made)
         if final.conclude and final.ok and self._parent() is None:
             self.batch.concluded = True
         self.batch.contexts.pop(self.key, None)
+        self._execution = None  # it refers back to this job
         self._tell(final)
         if made.stop is not None:
             self.batch.stop(hook_stopped())
+
+    def _unreviewed(self, result: ToolResult) -> Reviewed:
+        if not self._contexts:
+            return Reviewed(result)
+        return Reviewed(msgspec.structs.replace(result, contexts=(*self._contexts, *result.contexts)))
 
     def skip(self) -> None:
         session, ending = self.batch.session, self.batch.ending
@@ -472,10 +493,9 @@ class CallJob:
         if self._nested is not None:
             self._nested.stop()
 
-    async def _end_nested(self) -> None:
-        if self._nested is not None:
-            nested, self._nested = self._nested, None
-            await nested.aclose()
+    def _end_nested(self) -> Awaitable[None] | None:
+        nested, self._nested = self._nested, None
+        return nested.aclose() if nested is not None else None
 
     # The log
 

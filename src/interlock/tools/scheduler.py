@@ -23,6 +23,7 @@ from typing import Any, Protocol, TypeAlias
 
 from interlock.tools.claims import Claims, ClaimTable, Concurrency, Mode, stricter
 
+_LaneBody: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 _Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 
 
@@ -102,11 +103,9 @@ class _Slot:
 class _Lane:
     """A loop that runs inline in the driver's task, or in a task of its own once somebody needs it."""
 
-    __slots__ = ("_body", "_running", "_sleeper", "_spawn", "_task")
+    __slots__ = ("_running", "_sleeper", "_task")
 
-    def __init__(self, body: Callable[[], Coroutine[Any, Any, None]], spawn: _Spawn) -> None:
-        self._body = body
-        self._spawn = spawn
+    def __init__(self) -> None:
         self._running = False
         self._sleeper: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -116,23 +115,28 @@ class _Lane:
         """Not running, or asleep."""
         return not self._running or self._sleeper is not None
 
-    async def inline(self) -> None:
+    async def inline(self, body: _LaneBody) -> None:
         """Run it here to its end, or wait for the task that does."""
         if self._running:
             assert self._task is not None
             await asyncio.wait((self._task,))
         else:
-            await self._run()
+            await self._run(body)
 
-    def wake(self, *, needed: bool = False) -> None:
-        """Let it look again; if it does not run and is needed, start it."""
+    def wake(self) -> None:
+        """Let it look again, if it runs."""
         if self._sleeper is not None:
             sleeper, self._sleeper = self._sleeper, None
             if not sleeper.done():
                 sleeper.set_result(None)
-        elif needed and not self._running:
+
+    def need(self, body: _LaneBody, spawn: _Spawn) -> None:
+        """Let it look again, and start it in a task if it does not run."""
+        if self._running:
+            self.wake()
+        else:
             self._running = True
-            self._task = self._spawn(self._run())
+            self._task = spawn(self._run(body))
 
     async def sleep(self, asleep: Callable[[], None]) -> None:
         """Wait until it is woken. A lane looks and sleeps without suspending between, so no waking is missed.
@@ -148,10 +152,10 @@ class _Lane:
             if self._sleeper is sleeper:
                 self._sleeper = None
 
-    async def _run(self) -> None:
+    async def _run(self, body: _LaneBody) -> None:
         self._running = True
         try:
-            await self._body()
+            await body()
         finally:
             self._running = False
 
@@ -179,9 +183,9 @@ class Scheduler:
         self._parked = 0
         self._ready: list[_Slot] = []
         self._barriers: set[int] = set()  # exclusive and stricter jobs from admission to commit
-        self._held = ClaimTable()
-        self._admitter = _Lane(self._admit_lane, self._spawn)
-        self._committer = _Lane(self._commit_lane, self._spawn)
+        self._held: ClaimTable | None = None  # made when somebody claims something
+        self._admitter = _Lane()
+        self._committer = _Lane()
         self._tasks: set[asyncio.Task[None]] = set()
         self._error: BaseException | None = None
 
@@ -196,15 +200,16 @@ class Scheduler:
         """
         self._slots = [_Slot(i, job) for i, job in enumerate(jobs)]
         try:
-            await self._admitter.inline()
+            await self._admitter.inline(self._admit_lane)
             self._quiet()
-            await self._committer.inline()
+            await self._committer.inline(self._commit_lane)
         except BaseException as error:  # noqa: BLE001  # raised below, once what was started has ended
             self._fail(error)
             if isinstance(error, asyncio.CancelledError):
                 for task in self._tasks:
                     task.cancel()
         await self._drain()
+        self._slots = []  # jobs refer to whoever holds this scheduler: no cycle is left for the collector
         if self._error is not None:
             raise self._error
 
@@ -218,9 +223,9 @@ class Scheduler:
         slot.committed = asyncio.get_running_loop().create_future()
         self._slots.append(slot)
         if self.stopped:
-            self._committer.wake(needed=True)
+            self._need_commit()
         else:
-            self._admitter.wake(needed=True)
+            self._admitter.need(self._admit_lane, self._spawn)
         await asyncio.shield(slot.committed)
 
     async def aclose(self) -> None:
@@ -239,7 +244,8 @@ class Scheduler:
             if slot.at is _At.PARKED and slot.task is not None:
                 slot.task.cancel()
         self._admitter.wake()
-        self._committer.wake(needed=self._done < len(self._slots))
+        if self._done < len(self._slots):
+            self._need_commit()
 
     def abandon(self, job: Job) -> asyncio.Task[None]:
         """Stop waiting for a body that does not end; its outcome has been fixed by the caller, who owns the task."""
@@ -272,12 +278,16 @@ class Scheduler:
         slot.mode = slot.job.mode()
         if slot.mode is Concurrency.EXCLUSIVE:
             return self._done == slot.index
-        return not (isinstance(slot.mode, Claims) and self._held.conflicts(slot.mode))
+        if self._held is None or not isinstance(slot.mode, Claims):
+            return True
+        return not self._held.conflicts(slot.mode)
 
     def _hold(self, slot: _Slot) -> None:
         if slot.mode is Concurrency.EXCLUSIVE:
             self._barriers.add(slot.index)
         elif isinstance(slot.mode, Claims):
+            if self._held is None:
+                self._held = ClaimTable()
             self._held.add(slot.mode)
 
     def _admitted(self, slot: _Slot, admission: Admission) -> None:
@@ -300,7 +310,7 @@ class Scheduler:
             self._release(slot)
             self.stop()
         if self.stopped:
-            self._committer.wake(needed=True)
+            self._need_commit()
 
     async def _answer(self, slot: _Slot) -> None:
         admission = Admission.REFUSED
@@ -364,10 +374,10 @@ class Scheduler:
         if slot.index > self._done:
             slot.job.settle()
         else:
-            self._committer.wake(needed=True)
+            self._need_commit()
 
     def _release(self, slot: _Slot) -> None:
-        if isinstance(slot.mode, Claims):
+        if isinstance(slot.mode, Claims) and self._held is not None:
             self._held.remove(slot.mode)
             slot.mode = Concurrency.PARALLEL
 
@@ -392,6 +402,9 @@ class Scheduler:
                 slot.committed.set_result(None)
             self._fill()
             self._admitter.wake()
+
+    def _need_commit(self) -> None:
+        self._committer.need(self._commit_lane, self._spawn)
 
     # Tasks, failure, waiting
 
@@ -423,8 +436,11 @@ class Scheduler:
         self._committer.wake()
 
     async def _drain(self) -> None:
-        while self._tasks:
-            await asyncio.wait(tuple(self._tasks))
+        while pending := [task for task in self._tasks if not task.done()]:
+            await asyncio.wait(pending)
+        for task in self._tasks:  # ended in this very iteration of the loop: nobody has looked at them yet
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._fail(error)
 
     def _active(self) -> None:
         if self._waiting:

@@ -343,6 +343,8 @@ class SQLiteStore:
                 await writer.start()
                 try:
                     self._reader = connect(self.path)
+                    # It opens its files now, to read on even when their folder is deleted.
+                    self._reader.execute("SELECT 1 FROM session LIMIT 1").fetchall()
                 except sqlite3.Error as error:
                     await writer.stop()
                     raise StoreFailed(f"{error} ({self.path})") from error
