@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.context.sections import sections
@@ -43,6 +43,7 @@ def test_what_is_neither_text_nor_section_is_refused() -> None:
         sections(["One.", 2])  # type: ignore[list-item]  # the point
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.sampled_from(["", "a", "b"])

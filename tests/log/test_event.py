@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from .fact_strategies import events, structs
 from hypothesis import given, settings
 
 from interlock.errors import UnknownFact, UnreadableLog
@@ -21,6 +20,8 @@ from interlock.log.facts import (
     register_fact,
 )
 from interlock.log.reasons import Completed
+
+from .fact_strategies import events, structs
 
 
 @settings(deadline=None, max_examples=400)

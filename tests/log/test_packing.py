@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from .fact_strategies import json_values, times
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,8 @@ from interlock.errors import UnreadableLog
 from interlock.log.event import Event
 from interlock.log.facts import AssistantChunk, TurnStart
 from interlock.log.packing import MAX_RUN, pack, packable, runs, unpack
+
+from .fact_strategies import json_values, times
 
 text_with_halves = st.text(st.characters(), max_size=8)  # lone surrogates too
 chunk = st.builds(
@@ -63,7 +64,9 @@ def test_one_run_survives_packing(facts: list[AssistantChunk], time: int) -> Non
 
 
 def _stream(n: int, **changes: Any) -> list[Event]:
-    return [Event(i, 1_000 + i // 3, 1, AssistantChunk(2, "text", text=" token", **changes)) for i in range(n)]
+    return [
+        Event(i, 1_000 + i // 3, 1, AssistantChunk(2, "text", text=" token", **changes)) for i in range(n)
+    ]
 
 
 def test_a_chunk_costs_about_two_bytes_beside_its_text() -> None:
@@ -97,7 +100,12 @@ def test_only_a_plain_chunk_is_packable() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{}", pack(_stream(3))[:-1], msgspec.msgpack.encode([1, 2, 3, [0, 0], [(1, "text", 0)], [1, 1], b"ab", {}])],
+    [
+        b"",
+        b"{}",
+        pack(_stream(3))[:-1],
+        msgspec.msgpack.encode([1, 2, 3, [0, 0], [(1, "text", 0)], [1, 1], b"ab", {}]),
+    ],
     ids=["nothing", "another form", "cut off", "columns of unequal length"],
 )
 def test_bytes_that_are_no_run_are_refused_by_the_line_they_stand_for(data: bytes) -> None:

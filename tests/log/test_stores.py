@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,13 +18,11 @@ from interlock.errors import (
     SessionBusy,
     SessionClosed,
     StoreClosed,
-    UnknownFact,
     UnknownSession,
 )
 from interlock.log.event import Event
 from interlock.log.facts import (
     AssistantChunk,
-    AssistantMessage,
     Fact,
     InboxSpliced,
     SessionCreated,
@@ -105,7 +103,17 @@ async def test_any_slice_can_be_read(store: Store, barrier: bool) -> None:
         if barrier:
             await journal.barrier()
         journal.write(log[-3:])
-        borders = [0, 1, 2, 3, 4, MAX_RUN + 2, MAX_RUN + 3, 2 * MAX_RUN + 9, *range(len(log) - 20, len(log) + 2)]
+        borders = [
+            0,
+            1,
+            2,
+            3,
+            4,
+            MAX_RUN + 2,
+            MAX_RUN + 3,
+            2 * MAX_RUN + 9,
+            *range(len(log) - 20, len(log) + 2),
+        ]
         for first in borders:
             assert list(journal.read(first)) == log[first:]
             for last in borders:
@@ -344,9 +352,8 @@ def test_a_journal_is_a_list_of_events(kind: str, batches: list[tuple[list[Event
             journal: Journal = await store.create("s")
             expected: list[Event] = []
             for batch, then in batches:
-                readers: list[tuple[Iterator[Event], list[Event]]] = []
-                for at in {0, len(expected) // 2, max(len(expected) - 1, 0)}:
-                    readers.append((journal.read(at), expected[at:]))
+                places = (0, len(expected) // 2, max(len(expected) - 1, 0))
+                readers = [(journal.read(at), expected[at:]) for at in places]
                 journal.write(batch)
                 expected += batch
                 if then == "barrier":

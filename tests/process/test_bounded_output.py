@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.process.output import BoundedOutput
@@ -14,6 +14,7 @@ def filled(chunks: list[bytes], limit: int) -> BoundedOutput:
     return output
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=50)), st.integers(2, 80))
 def test_every_byte_is_counted_and_what_fits_is_kept_whole(chunks: list[bytes], limit: int) -> None:
     whole = b"".join(chunks)
@@ -26,6 +27,7 @@ def test_every_byte_is_counted_and_what_fits_is_kept_whole(chunks: list[bytes], 
         assert omitted >= len(whole) - limit
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=30).map(str.encode)), st.integers(2, 80))
 def test_the_beginning_and_the_end_are_kept_without_splitting_a_character(
     chunks: list[bytes], limit: int
@@ -43,6 +45,7 @@ def test_the_beginning_and_the_end_are_kept_without_splitting_a_character(
         assert text == whole
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=50)), st.lists(st.binary(max_size=50)), st.integers(2, 80))
 def test_how_the_bytes_were_cut_into_pieces_does_not_matter(
     chunks: list[bytes], more: list[bytes], limit: int

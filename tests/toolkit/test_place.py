@@ -122,7 +122,7 @@ segments = st.sampled_from(
 
 
 @given(st.lists(segments, min_size=1, max_size=8), st.booleans())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # `start` holds nothing
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])  # `start` holds nothing
 def test_no_path_reads_or_writes_outside(start: Callable[..., Any], parts: list[str], absolute: bool) -> None:
     with tempfile.TemporaryDirectory() as name:
         outside, root = Path(name), Path(name) / "work"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from interlock.errors import ToolError
@@ -25,6 +25,7 @@ def crlf(text: str) -> str:
     return text.replace("\n", "\r\n")
 
 
+@settings(deadline=None)
 @given(texts, some, texts, texts)
 def test_a_unique_text_is_replaced_and_all_else_stays(before: str, old: str, after: str, new: str) -> None:
     text = before + old + after
@@ -32,6 +33,7 @@ def test_a_unique_text_is_replaced_and_all_else_stays(before: str, old: str, aft
     assert once(text, old, new) == before + new + after
 
 
+@settings(deadline=None)
 @given(texts, some, texts, some)
 def test_an_edit_can_be_taken_back(before: str, old: str, after: str, new: str) -> None:
     text = before + old + after
@@ -39,6 +41,7 @@ def test_an_edit_can_be_taken_back(before: str, old: str, after: str, new: str) 
     assert once(once(text, old, new), new, old) == text
 
 
+@settings(deadline=None)
 @given(texts, some)
 def test_what_is_not_unique_is_refused(text: str, old: str) -> None:
     assume(places(text, old) != 1)
@@ -48,6 +51,7 @@ def test_what_is_not_unique_is_refused(text: str, old: str) -> None:
         once(text, old, "something else")
 
 
+@settings(deadline=None)
 @given(texts, some, texts, st.booleans(), st.booleans())
 def test_an_edit_of_a_crlf_file_is_the_edit_with_crlf(
     text: str, old: str, new: str, old_crlf: bool, all_of_them: bool
@@ -63,6 +67,7 @@ def test_an_edit_of_a_crlf_file_is_the_edit_with_crlf(
     assert replace_text(crlf(text), old, new, replace_all=all_of_them, name="a.txt") == (crlf(edited), count)
 
 
+@settings(deadline=None)
 @given(texts, some, texts)
 def test_replacing_all_is_what_str_replace_does(text: str, old: str, new: str) -> None:
     assume(old in text and text.replace(old, new) != text)

@@ -14,6 +14,7 @@ import msgspec
 
 from interlock.log.messages import Block, Message, Source, Text
 from interlock.log.reasons import Cause, EndReason, StepReason
+from interlock.log.strictjson import FrozenDict, freeze
 
 FORMAT = "1.0"  # major.minor: a new field or type raises the minor, a changed meaning the major
 
@@ -68,6 +69,14 @@ class Unknown(Fact, frozen=True):
     data: Any
 
 
+def _keep_frozen(made: msgspec.Struct, *names: str) -> None:
+    """JSON values in facts are immutable, also after they were read back, where msgspec makes lists and dicts."""
+    for name in names:
+        value = getattr(made, name)
+        if value is not None and type(value) not in (str, FrozenDict):
+            msgspec.structs.force_setattr(made, name, freeze(value))
+
+
 # Values inside facts
 
 
@@ -111,6 +120,9 @@ class ToolSpec(Record, frozen=True):
     description: str
     schema: Any
 
+    def __post_init__(self) -> None:
+        _keep_frozen(self, "schema")
+
 
 class Usage(Record, frozen=True):
     """Tokens, as the provider counted them."""
@@ -141,6 +153,9 @@ class Change(Record, frozen=True):
     who: str
     before: Any
     after: Any
+
+    def __post_init__(self) -> None:
+        _keep_frozen(self, "before", "after")
 
 
 class Advice(Record, frozen=True):
@@ -384,6 +399,9 @@ class RequestHeader(Fact, frozen=True):
     system: tuple[Section, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
 
+    def __post_init__(self) -> None:
+        _keep_frozen(self, "settings")
+
 
 @register_fact
 class RequestSent(Fact, frozen=True):
@@ -503,6 +521,9 @@ class ToolPrepared(Fact, frozen=True):
     changes: tuple[Change, ...] = ()
     advice: tuple[Advice, ...] = ()
 
+    def __post_init__(self) -> None:
+        _keep_frozen(self, "original", "effective")
+
 
 @register_fact
 class ToolDecided(Fact, frozen=True):
@@ -532,6 +553,9 @@ class ApprovalAsked(Fact, frozen=True):
     options: tuple[str, ...] = ("once",)
     expires: int | None = None
 
+    def __post_init__(self) -> None:
+        _keep_frozen(self, "effective")
+
 
 @register_fact
 class ApprovalDecided(Fact, frozen=True):
@@ -548,6 +572,9 @@ class ApprovalDecided(Fact, frozen=True):
     message: str | None = None
     edited: Any = None
     rule_written: str | None = None
+
+    def __post_init__(self) -> None:
+        _keep_frozen(self, "edited")
 
 
 @register_fact
@@ -606,6 +633,9 @@ class ToolResulted(Fact, frozen=True):
     started: int | None = None  # epoch ms
     settled: int | None = None  # epoch ms
 
+    def __post_init__(self) -> None:
+        _keep_frozen(self, "meta")
+
 
 @register_fact
 class ToolAbandoned(Fact, frozen=True):
@@ -639,6 +669,9 @@ class SubcallStart(Fact, frozen=True):
     name: str
     arguments: Any
     effect: Effect | None = None
+
+    def __post_init__(self) -> None:
+        _keep_frozen(self, "arguments")
 
 
 @register_fact
@@ -683,6 +716,9 @@ class HookResulted(Fact, frozen=True):
     error: str | None = None
     won: bool = False
     unused: str | None = None
+
+    def __post_init__(self) -> None:
+        _keep_frozen(self, "said")
 
 
 @register_fact

@@ -6,6 +6,7 @@ every way of not getting an answer a denial. The answer is bound to the digest o
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, final, runtime_checkable
@@ -83,6 +84,11 @@ class Approvals:
         by = getattr(approver, "principal", None)
         try:
             answer: object = await approver(request)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return Answered("unavailable", "the approver cancelled itself", None, how, channel)
         except Exception as error:  # noqa: BLE001  # an answerer's own failure: nobody answered
             return Answered(
                 "unavailable", f"the approver failed: {type(error).__name__}: {error}", None, how, channel

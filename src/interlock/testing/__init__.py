@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from interlock.testing.clock import run_virtual as run_virtual
     from interlock.testing.laws import assert_laws as assert_laws
     from interlock.testing.outline import outline as outline
+    from interlock.testing.shorthand import shorthand as shorthand
 
 _HOME = {
     "Deadlock": "interlock.testing.clock",
@@ -49,6 +50,7 @@ _HOME = {
     "outline": "interlock.testing.outline",
     "reasons": "interlock.models.scripted",
     "run_virtual": "interlock.testing.clock",
+    "shorthand": "interlock.testing.shorthand",
     "says": "interlock.models.scripted",
 }
 __all__ = list(_HOME)

@@ -17,7 +17,7 @@ from interlock.errors import ToolError
 from interlock.toolkit.place import folder
 
 _ALTERNATIVES = 64  # patterns that one with {a,b} may stand for
-_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")  # innermost ones
 
 State = frozenset[tuple[int, int]]  # (alternative, segments of it that are matched)
 
@@ -71,21 +71,14 @@ class Pattern:
 def _expand(text: str) -> list[str]:
     """`*.{ts,tsx}` is `*.ts` and `*.tsx`."""
     made = [text]
-    while any(map(_BRACES.search, made)):
-        made = [choice for pattern in made for choice in _choices(pattern)]
+    while _BRACES.search(made[0]):  # the others have the same braces left
+        split = [_BRACES.split(pattern, maxsplit=1) for pattern in made]
+        made = [before + choice + after for before, inner, after in split for choice in inner.split(",")]
         if len(made) > _ALTERNATIVES:
             raise ToolError(
                 f"a pattern may stand for {_ALTERNATIVES} at most, {text[:100]!r} stands for more"
             )
     return made
-
-
-def _choices(pattern: str) -> list[str]:
-    """The patterns that its first innermost braces stand for."""
-    found = _BRACES.search(pattern)
-    if found is None:
-        return [pattern]
-    return [pattern[: found.start()] + choice + pattern[found.end() :] for choice in found[1].split(",")]
 
 
 class Entry(NamedTuple):

@@ -93,7 +93,7 @@ class _Slot:
         self.at = _At.WAITING
         self.mode: Mode = Concurrency.EXCLUSIVE  # as it was admitted; its claims are held
         self.barrier = False
-        self.task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[Any] | None = None  # of its body, or of the question to a person
         self.committed: asyncio.Future[None] | None = None
 
     def __lt__(self, other: _Slot) -> bool:
@@ -186,7 +186,7 @@ class Scheduler:
         self._held: ClaimTable | None = None  # made when somebody claims something
         self._admitter = _Lane()
         self._committer = _Lane()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._error: BaseException | None = None
 
     # Driving
@@ -302,7 +302,9 @@ class Scheduler:
             slot.at = _At.PARKED
             self._classify(slot)
             self._parked += 1
-            slot.task = self._spawn(self._answer(slot))
+            slot.task = asyncio.get_running_loop().create_task(slot.job.resume())
+            self._tasks.add(slot.task)
+            slot.task.add_done_callback(lambda task: self._guarded(lambda: self._answered(slot, task)))
             if self.stopped:
                 slot.task.cancel()
         else:
@@ -312,18 +314,13 @@ class Scheduler:
         if self.stopped:
             self._need_commit()
 
-    async def _answer(self, slot: _Slot) -> None:
-        admission = Admission.REFUSED
-        try:
-            admission = await slot.job.resume()
-        except asyncio.CancelledError:
-            if not self.stopped:
-                raise
-        finally:
-            slot.task = None
-            self._parked -= 1
+    def _answered(self, slot: _Slot, task: asyncio.Task[Admission]) -> None:
+        self._tasks.discard(task)
+        slot.task = None
+        self._parked -= 1
         self._active()
-        self._admitted(slot, admission)
+        # A task that is cancelled before its first step never runs: what became of it is seen from outside.
+        self._admitted(slot, Admission.REFUSED if task.cancelled() else task.result())
 
     def _classify(self, slot: _Slot) -> None:
         """Read the mode again; a job that became stricter is a barrier from now on."""

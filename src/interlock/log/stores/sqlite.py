@@ -156,18 +156,26 @@ class SQLiteJournal:
 
     def _read(self, first: int, last: int, tail: list[Event]) -> Iterator[Event]:
         while first <= last:
-            rows = self._store._query(_SELECT_ROWS, {"session": self._key, "first": first, "last": last})
-            if not rows:
-                raise UnreadableLog(first, f"it is missing in {self._store.path}")
-            for seq, lines, type_, time, life, causes, ignorable, data, paths in rows:
+            missing = first
+            bounds = {"session": self._key, "first": first, "last": last}
+            for seq, lines, type_, time, life, causes, ignorable, data, paths in self._store._query(
+                _SELECT_ROWS, bounds
+            ):
+                end = seq + (lines or 1)
+                if not seq <= first < end:
+                    break
                 if lines is not None:
-                    yield from unpack(seq, data)[max(first - seq, 0) : last + 1 - seq]
-                    continue
-                if paths is not None:
-                    data = self._with_artifacts(seq, data, paths)
-                fact = decode_fact(type_, data, seq=seq, ignorable=ignorable)
-                yield Event(seq, time, life, fact, _decode_causes(causes) if causes else (), bool(ignorable))
-            first = seq + (lines or 1)
+                    yield from unpack(seq, data)[first - seq : last + 1 - seq]
+                else:
+                    if paths is not None:
+                        data = self._with_artifacts(seq, data, paths)
+                    fact = decode_fact(type_, data, seq=seq, ignorable=ignorable)
+                    yield Event(
+                        seq, time, life, fact, _decode_causes(causes) if causes else (), bool(ignorable)
+                    )
+                first = end
+            if first == missing:
+                raise UnreadableLog(missing, f"it is missing in {self._store.path}")
         yield from tail
 
     def _with_artifacts(self, seq: int, data: bytes, paths: bytes) -> bytes:
