@@ -100,7 +100,9 @@ if TYPE_CHECKING:
     from interlock.tools.definition import Tool as Tool
     from interlock.tools.definition import tool as tool
 
-__version__ = "0.1.0"
+from interlock.version import VERSION
+
+__version__ = VERSION
 
 _HOME = {
     "Accept": "interlock.intercept.decisions",
@@ -195,7 +197,7 @@ _HOME = {
     "tool_error": "interlock.tools.call",
     "tool_success": "interlock.tools.call",
 }
-__all__ = sorted(_HOME)
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> object:

@@ -22,13 +22,22 @@ from typing import Any
 
 import pytest
 
-from interlock.errors import NewerFormat, SessionError, StoreFailed, UnreadableLog, UsageError
+from interlock.errors import (
+    NewerFormat,
+    SessionError,
+    StoreClosed,
+    StoreFailed,
+    UnknownSession,
+    UnreadableLog,
+    UsageError,
+)
 from interlock.log.artifacts import LIMIT
 from interlock.log.event import Event
 from interlock.log.facts import (
     AssistantChunk,
     Fact,
     RequestHeader,
+    SessionCreated,
     StepStart,
     ToolResulted,
     TurnStart,
@@ -361,6 +370,21 @@ async def test_a_killed_process_loses_nothing_that_was_acknowledged(path: Path, 
         await journal.barrier()
 
 
+UNCLOSED = """
+    store = SQLiteStore(sys.argv[1])
+    journal = await store.create("s")
+    journal.write([step(0)])
+    await journal.barrier()
+    journal.write([step(1)])
+"""
+
+
+async def test_a_store_that_nobody_closed_does_not_hold_the_exit(path: Path) -> None:
+    finished(python(UNCLOSED, path))
+    async with SQLiteStore(path) as store:
+        assert [event.seq for event in (await store.open("s")).read()] in ([0], [0, 1])
+
+
 # When the disk says no
 
 
@@ -532,9 +556,11 @@ async def test_only_the_session_that_another_process_wrote_fails(path: Path) -> 
     rival = await elsewhere.open("contested")
     rival.write(lines(TurnStart(7), first=1))
     await rival.close()
-    # Both sessions are in one transaction.
+    # Both sessions are in one transaction, and so is what the list shows of them.
     contested.write(steps(2, first=1))
-    mine.write(steps(2))
+    mine.write(lines(SessionCreated("1.0", "mine", "/home"), StepStart(1, 1)))
+    made = asyncio.create_task(store.create("new"))
+    await asyncio.sleep(0)
     results = await asyncio.gather(contested.barrier(), mine.barrier(), return_exceptions=True)
     assert isinstance(results[0], StoreFailed)
     assert "another process" in results[0].problem
@@ -546,6 +572,8 @@ async def test_only_the_session_that_another_process_wrote_fails(path: Path) -> 
         await contested.close()
     mine.write(steps(2, first=2))
     await mine.barrier()
+    assert {info.id: info.cwd for info in await store.list()} == {"contested": None, "mine": "/home"}
+    assert (await made).head == -1
     again = await store.open("contested")
     assert [event.fact for event in again.read()] == [StepStart(1, 0), TurnStart(7)]
     await store.close()
@@ -610,22 +638,21 @@ async def test_a_reader_in_another_process_sees_whole_batches_in_order(path: Pat
     """
     async with SQLiteStore(path) as store:
         await store.list()
-        process = python(code, path)
+        with python(code, path) as process:
 
-        async def begun() -> bool:
-            return bool(await store.list())
+            async def begun() -> bool:
+                return bool(await store.list())
 
-        await eventually(begun)
-        reader = await store.open("s", readonly=True)
-        heads = set()
-        while reader.head < 2999:
-            assert process.poll() in (None, 0)
-            head = await reader.refresh()
-            heads.add(head)
-            assert (head + 1) % 3 == 0
-            assert list(reader.read(head - 5)) == steps(6, first=head - 5)
-        assert list(reader.read()) == steps(3000)
-        finished(process)
+            await eventually(begun)
+            reader = await store.open("s", readonly=True)
+            while reader.head < 2999:
+                assert process.poll() in (None, 0)
+                head = await reader.refresh()
+                assert (head + 1) % 3 == 0
+                first = max(0, head - 5)
+                assert list(reader.read(first)) == steps(head + 1 - first, first=first)
+            assert list(reader.read()) == steps(3000)
+        assert process.returncode == 0
 
 
 async def test_a_reader_never_sees_a_gap_or_a_duplicate_while_lines_go_to_disk(path: Path) -> None:
@@ -679,9 +706,33 @@ async def test_what_is_missing_is_said_by_its_line(path: Path) -> None:
         with pytest.raises(UnreadableLog, match="Event 3 cannot be read: its artifact") as caught:
             list(journal.read())
         assert caught.value.seq == 3
+        _raw(path, "UPDATE event SET causes = '[x' WHERE first = 1")
+        with pytest.raises(UnreadableLog, match="Event 1 cannot be read: step/start"):
+            list(journal.read())
+        _raw(path, "UPDATE event SET causes = NULL WHERE first = 1")
         _raw(path, "DELETE FROM event WHERE first >= 2")
         with pytest.raises(UnreadableLog, match="Event 2 cannot be read: it is missing"):
             list(journal.read())
+        reader = await store.open("s", readonly=True)
+        _raw(path, "DELETE FROM session")
+        with pytest.raises(UnknownSession):
+            await reader.refresh()
+        _raw(path, "DROP TABLE event")
+        with pytest.raises(SessionError, match=r"cannot be read: no such table: event \(.*log\.db\)"):
+            list(journal.read())
+
+
+async def test_a_journal_is_not_read_after_its_store_was_closed(path: Path) -> None:
+    async with SQLiteStore(path) as store:
+        journal = await store.create("s")
+        journal.write(steps(600))
+        await journal.barrier()
+        begun = journal.read()
+        next(begun)
+    with pytest.raises(StoreClosed):
+        list(begun)
+    with pytest.raises(StoreClosed):
+        list(journal.read())
 
 
 async def test_an_ordinary_line_is_small(path: Path) -> None:

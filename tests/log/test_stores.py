@@ -182,6 +182,12 @@ async def test_a_session_is_made_once(store: Store) -> None:
             await store.create("s")
 
 
+async def test_of_many_who_make_the_same_session_one_succeeds(store: Store) -> None:
+    async with store:
+        made = await asyncio.gather(*[store.create("s") for _ in range(5)], return_exceptions=True)
+        assert sorted(isinstance(one, DuplicateSession) for one in made) == [False] + [True] * 4
+
+
 async def test_a_session_that_is_not_there_cannot_be_opened(store: Store) -> None:
     async with store:
         for readonly in (False, True):

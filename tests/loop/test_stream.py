@@ -341,8 +341,8 @@ async def test_the_adapters_stream_is_closed_before_the_step_ends(how: str, wrap
         if wrapped:
 
             @agent.on.model_stream
-            async def through(request: ModelRequest, next: Any) -> AsyncIterator[Chunk]:  # noqa: A002
-                async for chunk in next():
+            async def through(request: ModelRequest, following: Any) -> AsyncIterator[Chunk]:
+                async for chunk in following():
                     if how == "breaks":
                         raise RuntimeError("the wrapper breaks")
                     yield chunk
@@ -428,9 +428,7 @@ async def test_the_ceiling_sticks_to_its_turn_and_not_to_the_next_one() -> None:
 async def test_what_the_turn_earned_and_what_it_owes_are_two_things() -> None:
     """ST-09, UW-01: a turn that met the ceiling still answers the results of a later step."""
     gate = Gate()
-    model = ScriptedModel(
-        gated(gate, max_tokens("cut")), calls("echo", text=None, **{}), says("read the result")
-    )
+    model = ScriptedModel(gated(gate, max_tokens("cut")), calls("echo"), says("read the result"))
     async with Agent(model, tools=[echo]) as agent:
         running = asyncio.create_task(agent.run("go"))
         await gate.reached
@@ -655,8 +653,8 @@ async def test_a_wrapper_that_raises_is_not_the_models_failure() -> None:
         agent.on.request_error(lambda failure, attempt: heard.append(failure.code))
 
         @agent.on.model_stream
-        async def breaks(request: ModelRequest, next: Any) -> AsyncIterator[Chunk]:  # noqa: A002
-            async for chunk in next():
+        async def breaks(request: ModelRequest, following: Any) -> AsyncIterator[Chunk]:
+            async for chunk in following():
                 yield chunk
                 raise KeyError("in the wrapper")
 
@@ -676,7 +674,7 @@ async def test_a_model_failure_that_a_wrapper_makes_up_is_not_recovered_from() -
         agent.on.request_error(lambda failure, attempt: heard.append(failure.code))
 
         @agent.on.model_stream
-        async def pretends(request: ModelRequest, next: Any) -> AsyncIterator[Chunk]:  # noqa: A002
+        async def pretends(request: ModelRequest, following: Any) -> AsyncIterator[Chunk]:
             raise ModelFailure("made up", code="SERVER")
             yield  # it is a generator
 
@@ -694,9 +692,9 @@ async def test_a_wrapper_sees_the_adapters_failure_as_it_is_and_passing_it_on_re
     async with Agent(model, retry=AT_ONCE) as agent:
 
         @agent.on.model_stream
-        async def watches(request: ModelRequest, next: Any) -> AsyncIterator[Chunk]:  # noqa: A002
+        async def watches(request: ModelRequest, following: Any) -> AsyncIterator[Chunk]:
             try:
-                async for chunk in next():
+                async for chunk in following():
                     yield chunk
             except ModelFailure as failure:
                 caught.append((failure.code, failure.status))
@@ -714,9 +712,9 @@ async def test_wrappers_nest_outer_to_inner_and_may_change_what_is_shown() -> No
     trace: list[str] = []
 
     def wrapper(name: str) -> Callable[..., AsyncIterator[Chunk]]:
-        async def wrap(request: ModelRequest, next: Any) -> AsyncIterator[Chunk]:  # noqa: A002
+        async def wrap(request: ModelRequest, following: Any) -> AsyncIterator[Chunk]:
             trace.append(f"{name} in")
-            async for chunk in next():
+            async for chunk in following():
                 yield TextDelta(f"{name}({chunk.text})") if isinstance(chunk, TextDelta) else chunk
             trace.append(f"{name} out")
 
@@ -737,7 +735,7 @@ async def test_a_wrapper_may_answer_by_itself() -> None:
     async with Agent(model) as agent:
 
         @agent.on.model_stream
-        async def cached(request: ModelRequest, next: Any) -> AsyncIterator[Chunk]:  # noqa: A002
+        async def cached(request: ModelRequest, following: Any) -> AsyncIterator[Chunk]:
             yield TextDelta("from the cache")
             yield Finish()
 
@@ -747,19 +745,19 @@ async def test_a_wrapper_may_answer_by_itself() -> None:
         assert_laws(agent.session)
 
 
-def _twice(request: ModelRequest, next: Any) -> AsyncIterator[Chunk]:  # noqa: A002
+def _twice(request: ModelRequest, following: Any) -> AsyncIterator[Chunk]:
     async def wrap() -> AsyncIterator[Chunk]:
-        async for chunk in next():
+        async for chunk in following():
             yield chunk
-        async for chunk in next():
+        async for chunk in following():
             yield chunk
 
     return wrap()
 
 
-def _no_chunks(request: ModelRequest, next: Any) -> AsyncIterator[Any]:  # noqa: A002
+def _no_chunks(request: ModelRequest, following: Any) -> AsyncIterator[Any]:
     async def wrap() -> AsyncIterator[Any]:
-        async for _ in next():
+        async for _ in following():
             yield {"text": "x"}
 
     return wrap()
@@ -768,10 +766,10 @@ def _no_chunks(request: ModelRequest, next: Any) -> AsyncIterator[Any]:  # noqa:
 @pytest.mark.parametrize(
     ("wrapper", "problem"),
     [
-        pytest.param(lambda request, next: None, "answered NoneType", id="none"),
-        pytest.param(lambda request, next: "stop", "answered str", id="a string"),
-        pytest.param(lambda request, next: {"text": "x"}, "answered dict", id="a dict"),
-        pytest.param(lambda request, next: [TextDelta("x")], "answered list", id="a list of chunks"),
+        pytest.param(lambda request, following: None, "answered NoneType", id="none"),
+        pytest.param(lambda request, following: "stop", "answered str", id="a string"),
+        pytest.param(lambda request, following: {"text": "x"}, "answered dict", id="a dict"),
+        pytest.param(lambda request, following: [TextDelta("x")], "answered list", id="a list of chunks"),
         pytest.param(_twice, "next() was called twice", id="next twice"),
         pytest.param(_no_chunks, "gave dict, which is no chunk", id="yields no chunk"),
     ],

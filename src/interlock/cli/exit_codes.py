@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from interlock.errors import ConfigError, InterlockError, UnknownSession, UsageError
+from interlock.errors import ConfigError, InterlockError, SessionError, UnknownSession, UsageError
 
 if TYPE_CHECKING:
     from interlock.log.reasons import EndReason
@@ -58,4 +58,4 @@ def of_error(error: InterlockError) -> int:
     """For an error that ended the command."""
     if isinstance(error, (ConfigError, UsageError, UnknownSession)):
         return USAGE
-    return SESSION
+    return SESSION if isinstance(error, SessionError) else FAILED

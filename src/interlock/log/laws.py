@@ -122,8 +122,9 @@ def _turn(state: State) -> Turn:
 
 
 def _step(state: State) -> Step:
-    step = _turn(state).step
+    step = state.step
     if step is None:
+        _turn(state)
         raise Broken("step", "no step is open")
     return step
 
@@ -261,8 +262,7 @@ def _sent(state: State, fact: RequestSent) -> None:
 
 
 def _of_request(state: State, fact: AssistantChunk | AssistantMessage | RequestFailed) -> None:
-    turn = state.turn
-    step = turn.step if turn is not None else None
+    step = state.step
     if step is None or step.request is None or step.request.seq != fact.sent:
         raise Broken("request", f"request {fact.sent} is not open")
 

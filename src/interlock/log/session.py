@@ -11,11 +11,11 @@ import asyncio
 import os
 import secrets
 import socket
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import get_ident
+from time import gmtime, strftime, time
 from typing import TYPE_CHECKING, Any, overload
 
 from interlock.errors import IllegalFact, SessionClosed, SessionError, StoreFailed, WrongThread
@@ -33,16 +33,15 @@ from interlock.log.facts import (
 )
 from interlock.log.history import History
 from interlock.log.laws import Broken, forbidden, law_of
-from interlock.log.state import State, change_of
+from interlock.log.state import State
+from interlock.version import VERSION
 
 if TYPE_CHECKING:
     from interlock.log.stores.store import Journal, Store
 
-_Change = Callable[[State, int, Any, Event], None]
-#: By class of fact: the law that may forbid it, what it cites, how it changes the state. One look-up an append.
+#: By class of fact: the law that may forbid it, and how what it cites is found. One look-up an append.
 _rules: dict[
-    type[Fact],
-    tuple[Callable[[State, Any], None] | None, Callable[[State, Any], Spans] | None, _Change | None],
+    type[Fact], tuple[Callable[[State, Any], None] | None, Callable[[State, Any], Spans] | None]
 ] = {}
 
 Observer = Callable[[Event], None]
@@ -102,7 +101,7 @@ class Session:
         self.state = State()
         self.readonly = readonly
         self._journal = journal
-        self._clock = clock or _wall_clock()
+        self._simulated = clock if clock is not None else _simulated_clock()  # None: the real one
         self._thread = get_ident()
         self._observers: dict[type[Fact] | None, tuple[_Listening, ...]] = {}
         self._untold: deque[Event] = deque()
@@ -147,7 +146,7 @@ class Session:
 
     def now(self) -> int:
         """The time that the next line would have, epoch milliseconds."""
-        return self._clock()
+        return int(time() * 1000) if self._simulated is None else self._simulated()
 
     def facts(self, *types: type[Fact]) -> list[Fact]:
         """All facts in order, of these types if any are named."""
@@ -203,34 +202,31 @@ class Session:
         journal = self._journal
         if journal.failure is not None:
             raise journal.failure
-        now = self._clock()
+        clock = self._simulated
+        now = int(time() * 1000) if clock is None else clock()
         if len(facts) == 1:
-            fact = facts[0]
-            event, change = self._next(fact, now, causes)
+            event = self._next(facts[0], now, causes)
             events: tuple[Event, ...] = (event,)
             journal.write(events)
-            state = self.state
-            state.head = event.seq
-            if change is not None:
-                change(state, event.seq, fact, event)
+            self.state.apply(event)
         else:
             events = self._append_all(facts, now, causes)
         observers = self._observers
         if observers:
             for event in events:
-                if self._telling or type(event.fact) in observers or None in observers:
+                if type(event.fact) in observers or None in observers:
                     self._tell(event)
         if self._followers:
             self._wake_followers()
         return events
 
-    def _next(self, fact: Fact, now: int, causes: Spans | None) -> tuple[Event, _Change | None]:
-        """The next line with this fact, if it is lawful, and how it changes the state."""
+    def _next(self, fact: Fact, now: int, causes: Spans | None) -> Event:
+        """The next line with this fact, if it is lawful."""
         state, cls = self.state, type(fact)
         rules = _rules.get(cls)
         if rules is None:
-            rules = _rules[cls] = law_of(cls), citing(cls), change_of(cls)
-        law, cites, change = rules
+            rules = _rules[cls] = law_of(cls), citing(cls)
+        law, cites = rules
         if law is not None:
             try:
                 law(state, fact)
@@ -238,13 +234,13 @@ class Session:
                 raise IllegalFact(broken.law, f"{fact.type}: {broken.problem}", seq=state.head + 1) from None
         if causes is None:
             causes = cites(state, fact) if cites is not None else ()
-        return Event(state.head + 1, now, state.life or 1, fact, causes, cls.ignorable), change
+        return Event(state.head + 1, now, state.life or 1, fact, causes, cls.ignorable)
 
     def _append_all(self, facts: tuple[Fact, ...], now: int, causes: Spans | None) -> tuple[Event, ...]:
         made: list[Event] = []
         try:
             for fact in facts:
-                event, _ = self._next(fact, now, causes)
+                event = self._next(fact, now, causes)
                 self.state.apply(event)
                 made.append(event)
             if made:
@@ -360,22 +356,18 @@ class Session:
         await self._journal.close()
 
 
-def _wall_clock() -> Callable[[], int]:
-    """Epoch milliseconds; on an event loop whose time is simulated, its own."""
+def _simulated_clock() -> Callable[[], int] | None:
+    """Epoch milliseconds of an event loop whose time is simulated, None on any other."""
     try:
         simulated: Callable[[], int] | None = getattr(asyncio.get_running_loop(), "wall_ms", None)
     except RuntimeError:
-        simulated = None
-    return simulated or _epoch_ms
-
-
-def _epoch_ms() -> int:
-    return int(time.time() * 1000)
+        return None
+    return simulated
 
 
 def new_session_id(now_ms: int) -> str:
     """A short id that sorts by the time it was made and can be typed."""
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_ms / 1000))
+    stamp = strftime("%Y%m%d-%H%M%S", gmtime(now_ms / 1000))
     return f"{stamp}-{secrets.token_hex(3)}"
 
 
@@ -392,12 +384,11 @@ async def create_session(
     Raises:
         SessionError: there is one of this id.
     """
-    made = session_id or new_session_id((clock or _wall_clock())())
+    clock = clock or _simulated_clock()
+    made = session_id or new_session_id(clock() if clock is not None else int(time() * 1000))
     session = Session(made, await store.create(made), clock=clock)
-    from interlock import __version__
-
     session.append(
-        SessionCreated(FORMAT, made, cwd, agent, package=__version__),
+        SessionCreated(FORMAT, made, cwd, agent, package=VERSION),
         SessionOpened(1, "new", host=socket.gethostname(), pid=os.getpid()),
     )
     return session

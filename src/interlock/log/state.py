@@ -283,6 +283,7 @@ class State:
         "preset",
         "queues",
         "runtime",
+        "step",
         "tally",
         "turn",
         "turns",
@@ -294,6 +295,7 @@ class State:
         self.life = 0
         self.turns = 0  # the number of the last turn
         self.turn: Turn | None = None
+        self.step: Step | None = None  # of the open turn
         self.queues = Queues()
         self.claim: Claim | None = None
         self.approvals: dict[str, Approval] = {}  # undecided ones
@@ -311,10 +313,6 @@ class State:
         change = _CHANGES.get(type(event.fact))
         if change is not None:
             change(self, event.seq, event.fact, event)
-
-    @property
-    def step(self) -> Step | None:
-        return self.turn.step if self.turn is not None else None
 
     def call(self, seq: int) -> Call | None:
         """The call or nested call of the open step with this seq."""
@@ -389,14 +387,14 @@ class State:
         turn = self.turn
         assert turn is not None
         turn.steps = fact.step
-        turn.step = Step(seq, fact.step)
+        turn.step = self.step = Step(seq, fact.step)
         turn.owed = []  # what was owed was proposed with this step: admitted now, or left out
         turn.tally.steps += 1
         self.tally.steps += 1
 
     def _step_ended(self, seq: int, fact: StepEnd, event: Event) -> None:
         assert self.turn is not None
-        self.turn.step = None
+        self.turn.step = self.step = None
 
     def _told(self, seq: int, fact: UserMessage, event: Event) -> None:
         self._decide_fate(fact.id)
@@ -422,7 +420,7 @@ class State:
         self.tally.requests += 1
 
     def _chunk(self, seq: int, fact: AssistantChunk, event: Event) -> None:
-        self.turn.step.request.add(seq, fact)  # type: ignore[union-attr]  # the law has checked it
+        self.step.request.add(seq, fact)  # type: ignore[union-attr]  # the law has checked it
 
     def _answered(self, seq: int, fact: AssistantMessage, event: Event) -> None:
         turn = self.turn
@@ -534,11 +532,6 @@ class State:
         assert self.turn is not None and self.turn.step is not None
         call = self.turn.step.subcalls.pop(fact.start)
         call.result = seq
-
-
-def change_of(cls: type[Fact]) -> Callable[[State, int, Any, Event], None] | None:
-    """How facts of this class change the state; None: they do not."""
-    return _CHANGES.get(cls)
 
 
 _CHANGES: dict[type[Fact], Callable[[State, int, Any, Event], None]] = {

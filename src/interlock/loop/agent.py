@@ -14,7 +14,9 @@ from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal, assert_never
+from typing import TYPE_CHECKING, Any, Literal, assert_never, get_args
+
+import msgspec
 
 from interlock.context.sections import Instructions, sections
 from interlock.context.workspace import WorkspaceContext
@@ -155,7 +157,7 @@ class Agent(Layer):
         self._latched: set[str] = set()  # messages that woke after the stop of the open turn
         self._halt = False  # a cancel came between turns
         self._disposed = False
-        self._failure: StoreFailed | None = None
+        self._failure: Exception | None = None  # why nothing further starts
         self._receipts: dict[str, Receipt] = {}
         self._own_budgets: dict[str, Budget] = {}  # by message, from run(budget=)
         self._graces: set[asyncio.TimerHandle] = set()
@@ -217,7 +219,7 @@ class Agent(Layer):
             return
         if self._session is not None and not self._disposed:
             self._disposed = True
-            if self._signal is not None and self._failure is None:
+            if self._signal is not None:
                 self._cancel(Cause("disposed"), keep_inbox=True, grace=None)
             self._halt = True
         while self._drive_task is not None:
@@ -302,29 +304,28 @@ class Agent(Layer):
         self._ready("send")
         if to not in ("turn", "step"):
             raise UsageError(f'to is "turn" or "step", not {to!r}')
+        given: object = wake
+        if not isinstance(given, bool):
+            raise UsageError(f"wake is True or False, not {wake!r}")
         speaker = SPEAKER.get()
         if source is None and speaker is not None:
             source = Source("plugin", speaker.who)  # a listener's words are never a person's
         made = checked(message, source)
         target: ListName = "next-turn" if to == "turn" else "next-step"
-        stopping = self._signal is not None and self._signal.is_set()
-        if wake and stopping:
+        if wake and self._stopping:
             target = "next-turn"  # the turn that is being stopped takes nothing more
         made = self.inbox.insert(made, target, wake=wake)
         receipt = self._receipts[made.id] = Receipt(made.id, target, self.session.barrier)
         if wake:
-            if stopping:
-                if not self._disposed:
-                    self._latched.add(made.id)
-            else:
-                self._wake()
+            self._wake(made.id)
         return receipt
 
     def wake(self) -> None:
         """Open a turn if anything is pending: a queue that was parked, or what a resumed session had left."""
         self._ready("wake")
-        if len(self.inbox) and not (self._signal is not None and self._signal.is_set()):
-            self._wake()
+        pending = self.inbox.next_step + self.inbox.next_turn
+        if pending:
+            self._wake(*[message.id for message in pending])
 
     async def run(self, prompt: str | Message, *, budget: Budget | None = None) -> TurnResult:
         """Send a prompt and wait for the end of the turn that claims it.
@@ -333,34 +334,26 @@ class Agent(Layer):
         the task that awaits this cancels that turn (cause `caller`), waits for its end, and raises again.
 
         Raises:
-            InputDropped: somebody else took the message out of the queue. InboxError: it was not accepted.
+            InputDropped: it was taken out of the queue before a turn claimed it. InboxError: it was not accepted.
             StoreFailed: the log cannot be written.
         """
         receipt = self.followup(prompt)
         if budget is not None:
             self._own_budgets[receipt.id] = budget
         try:
-            result = await self._claimed_end(receipt)
+            result = await receipt.claimed_turn()
         except asyncio.CancelledError:
             await self._give_up(receipt)
             raise
         finally:
             self._own_budgets.pop(receipt.id, None)
             self._receipts.pop(receipt.id, None)
-        if self._failure is not None:
-            raise self._failure
         await self.session.barrier()
         return result
 
-    async def _claimed_end(self, receipt: Receipt) -> TurnResult:
-        ended = await receipt.claimed_turn()
-        if not receipt.decided and self._failure is None:
-            self.inbox.remove(receipt.id)
-        return ended
-
     async def _give_up(self, receipt: Receipt) -> None:
         """The task that awaits `run` was cancelled: stop its turn, or take its message back."""
-        if receipt.decided or self.session.closed or self._failure is not None:
+        if receipt.over or self.session.closed:
             return
         turn = self.session.state.turn
         if turn is not None and receipt.claimed_by == turn.number:
@@ -368,10 +361,11 @@ class Agent(Layer):
             ended = asyncio.ensure_future(receipt.claimed_turn())
             while not ended.done():
                 try:
-                    await asyncio.shield(ended)
+                    await asyncio.wait((ended,))
                 except asyncio.CancelledError:  # asked to hurry: a started effect is still awaited
                     continue
-        if self.session.state.queues.find(receipt.id) is not None:
+            ended.exception()  # a store that failed meanwhile is told by everything else
+        elif self._broken is None:
             self.inbox.remove(receipt.id)
 
     @asynccontextmanager
@@ -379,20 +373,26 @@ class Agent(Layer):
         """The same as `run`, event by event, until the end of that turn: a cursor over the log, without a queue.
 
         Leaving the block early does not stop the turn.
+
+        Raises:
+            StoreFailed: while iterating: the log cannot be written.
         """
         after = self.session.head
         receipt = self.followup(prompt)
+        receipt.awaited = True
 
         async def events() -> AsyncIterator[Event]:
             at = after
             while True:
-                done = receipt.over or self._failure is not None
+                done = receipt.over or self._failure is not None or self.session.closed
                 for event in self.session.events[at + 1 : self.session.head + 1]:
                     at = event.seq
                     yield event
                 if done:
-                    return
+                    break
                 await self.session.changed(at)
+            if self._failure is not None:
+                raise self._failure
 
         yield events()
 
@@ -405,13 +405,16 @@ class Agent(Layer):
         with `grace` (seconds) what still runs then is given up, on record.
 
         Raises:
-            SessionClosed, WrongThread.
+            UsageError: no such cause, or `grace` is no number of seconds from 0. SessionClosed, WrongThread.
+            StoreFailed: it cannot be put on record; what runs is told all the same.
         """
-        self._ready("cancel")
-        made = Cause(cause) if isinstance(cause, str) else cause
-        if made.kind not in ("user", "parent", "hook", "caller", "budget", "disposed"):
-            raise UsageError(f"no cause {made.kind!r}")
-        self._cancel(made, keep_inbox=keep_inbox, grace=grace)
+        self._reachable("cancel")
+        seconds: object = grace
+        if seconds is not None and not (isinstance(seconds, (int, float)) and 0 <= seconds < float("inf")):
+            raise UsageError(f"grace is a number of seconds from 0, not {grace!r}")
+        self._cancel(_cause(cause), keep_inbox=bool(keep_inbox), grace=grace)
+        if self._broken is not None:
+            raise self._broken
 
     async def idle(self) -> None:
         """Wait until nothing runs and all that was said is on disk. Cancelling the waiter stops only the waiting.
@@ -431,12 +434,11 @@ class Agent(Layer):
 
     def _cancel(self, cause: Cause, *, keep_inbox: bool, grace: float | None) -> None:
         session, inbox = self.session, self.inbox
-        signal = self._signal
+        signal, turn = self._signal, session.state.turn
+        running = self._drive_task is not None
         discarded = () if keep_inbox else inbox.next_step + inbox.next_turn
         facts: list[Fact] = []
-        running = self._drive_task is not None
-        if signal is not None or discarded or running:
-            turn = session.state.turn
+        if running or discarded:
             grace_ms = round(grace * 1000) if grace is not None else None
             facts.append(
                 CancelRequested(cause, turn.number if turn is not None else None, keep_inbox, grace_ms)
@@ -446,25 +448,26 @@ class Agent(Layer):
             ending = cancelled(cause, keep_inbox=keep_inbox)
             for approval in session.state.approvals.values():
                 facts += end_approval(approval, ending)
-            session.append(*facts)
         if not keep_inbox:
             self._latched.clear()
             self._woken = False
-            for message in discarded:
-                self._notice("discarded", message)
-        if signal is None:
-            self._halt = self._halt or running
-            return
-        signal.set(cause)
-        if grace is not None:
-            assert self._loop is not None
-            handle = self._loop.call_later(grace, self._abandon, grace)
-            self._graces.add(handle)
+        self._halt = self._halt or (running and turn is None)  # between turns, there is nothing else to stop
+        try:
+            if facts and session.failure is None:
+                session.append(*facts)
+        finally:
+            if signal is not None and turn is not None:
+                signal.set(cause)
+                if grace is not None:
+                    assert self._loop is not None
+                    self._graces.add(self._loop.call_later(grace, self._abandon, signal, grace))
+        for message in discarded:
+            self._notice("discarded", message)
 
-    def _abandon(self, grace: float) -> None:
-        """The grace is over: give up on the bodies that still run."""
+    def _abandon(self, signal: Signal, grace: float) -> None:
+        """The grace is over: give up on the bodies that still run in the turn that was stopped."""
         turn = self._turn
-        if turn is None or self._signal is None or not self._signal.is_set():
+        if turn is None or signal is not self._signal:
             return
         for job in turn.jobs:
             if job.running:
@@ -480,32 +483,41 @@ class Agent(Layer):
 
     # Driving
 
-    def _wake(self) -> None:
-        self._woken = True
-        if self._drive_task is None and not self._disposed:
-            self._halt = False
+    @property
+    def _stopping(self) -> bool:
+        """The open turn was stopped, and has not ended yet."""
+        return self._signal is not None and self._signal.is_set() and self.session.state.turn is not None
+
+    def _wake(self, *message_ids: str) -> None:
+        """Start driving for the sake of these messages; after the turn that is being stopped, if one is."""
+        if self._disposed:
+            return
+        if self._stopping:
+            self._latched.update(message_ids)
+            return
+        self._halt = False
+        # What comes during a turn is that turn's business: how it ends says whether the queue goes on.
+        self._woken = self._woken or self.session.state.turn is None
+        if self._drive_task is None:
             self._set_status(Status.RUNNING)
             assert self._loop is not None
             self._drive_task = self._loop.create_task(self._drive(), name="interlock-drive")
 
     async def _drive(self) -> None:
+        self._last_result = None
         try:
-            while self._pending_work() and not self._halt:
+            while len(self.inbox) and not self._halt:
                 self._woken = False
                 if not await self._run_turn():
                     break
-        except StoreFailed as failure:
-            self._failure = failure
+        except Exception as error:  # noqa: BLE001  # the log cannot be written, or a bug: whoever waits is told
+            self._failure = error
         finally:
             self._drive_task = None
             self._turn = self._signal = None
+            self._failure = self._broken
+            self._release_waiting()
             self._set_status(Status.FAILED if self._failure is not None else Status.IDLE)
-            self._release_parked()
-        if self._woken and self._failure is None and not self._halt and len(self.inbox):
-            self._wake()
-
-    def _pending_work(self) -> bool:
-        return len(self.inbox) > 0
 
     async def _run_turn(self) -> bool:
         """Run one turn; whether the next one opens at once."""
@@ -516,23 +528,22 @@ class Agent(Layer):
         turn = self._turn = TurnRun(self, Meter(budgets, session), self._signal)
         reason = await turn.run()
         result = self._result(turn, reason, before)
-        latched = {i for i in self._latched if session.state.queues.find(i) is not None}
+        latched = any(session.state.queues.find(i) is not None for i in self._latched)
         self._latched.clear()
         self._turn = self._signal = None
         self._last_result = result
         self._end_receipts(turn.number, result)
-        if self._halt:
-            return False
-        return self._next_follows(reason) or bool(latched) or self._woken
+        return not self._halt and (self._next_follows(result) or latched or self._woken)
 
-    def _next_follows(self, reason: EndReason) -> bool:
+    def _next_follows(self, result: TurnResult) -> bool:
         """After which ends the queue goes on by itself; after the others it is parked until somebody wakes it."""
         queues = self.session.state.queues
         waking = bool(queues.next_turn) or any(waiting.wake for waiting in queues.next_step)
+        reason = result.reason
         match reason:
-            case Completed(by=None) | MaxTokens():
+            case Completed(by=None) | MaxTokens() if result.steps:
                 return waking or bool(queues.next_step)  # also for what was only injected
-            case Completed() | Blocked():
+            case Completed() | MaxTokens() | Blocked():
                 return waking
             case Aborted() | Failed() | OverBudget() | Interrupted():
                 return False
@@ -571,7 +582,7 @@ class Agent(Layer):
         receipt = self._receipts.get(message_id)
         if receipt is not None and receipt.claimed_by is None:
             del self._receipts[message_id]
-            receipt.dropped(InputDropped(message_id, outcome, reason))
+            receipt.failed(InputDropped(message_id, outcome, reason))
         elif receipt is not None:
             receipt.fate = outcome, reason
 
@@ -582,25 +593,36 @@ class Agent(Layer):
                 continue
             if receipt.fate is not None:
                 receipt.given_back(result)
-                receipt.dropped(InputDropped(message_id, *receipt.fate))
+                receipt.failed(InputDropped(message_id, *receipt.fate))
                 self._receipts.pop(message_id, None)
             elif queues.holds(message_id):
                 receipt.claimed_by = None
                 receipt.given_back(result)
+                if receipt.awaited:  # taken back before another turn can claim it
+                    self.inbox.remove(message_id)
             else:
                 receipt.admitted(result)
                 self._receipts.pop(message_id, None)
 
-    def _release_parked(self) -> None:
-        """The drive has ended: whoever runs a message that is parked hears of it."""
+    def _release_waiting(self) -> None:
+        """The drive has ended: nobody waits for a turn that does not come by itself.
+
+        Whoever runs a message that is parked hears how the last turn went; if that went well, or there was none, the
+        queue was halted, and the message is taken back.
+        """
+        last = self._last_result
         for receipt in list(self._receipts.values()):
-            if self._last_result is not None and receipt.awaited:
-                receipt.given_back(self._last_result)
+            if self._failure is not None:
+                receipt.failed(self._failure)
+            elif receipt.awaited:
+                if last is not None and not last.ok:
+                    receipt.given_back(last)
+                self.inbox.remove(receipt.id)
 
     # Telling
 
     def _notice(self, kind: str, message: Message, turn: int | None = None) -> None:
-        if kind == "discarded":
+        if kind == "discarded" and self.session.state.queues.find(message.id) is None:  # else it was edited
             self._drop(message.id, "canceled")
             self._latched.discard(message.id)
         self._tell(INBOX, InboxNotice(kind, message, turn))
@@ -677,14 +699,35 @@ class Agent(Layer):
 
     # Checks
 
-    def _ready(self, verb: str) -> None:
+    def _reachable(self, verb: str) -> None:
         session = self.session
         if threading.get_ident() != self._thread:
             raise WrongThread(verb)
         if session.closed or self._status is Status.CLOSED:
             raise SessionClosed(session.id)
-        if session.failure is not None:
-            raise session.failure
+
+    def _ready(self, verb: str) -> None:
+        self._reachable(verb)
+        if self._broken is not None:
+            raise self._broken
+
+    @property
+    def _broken(self) -> Exception | None:
+        """Why nothing further starts."""
+        return self._failure or self.session.failure
+
+
+def _cause(given: CauseKind | Cause) -> Cause:
+    """
+    Raises:
+        UsageError: it could not be read back from the log.
+    """
+    try:
+        cause = Cause(given) if isinstance(given, str) else given
+        return msgspec.json.decode(msgspec.json.encode(cause), type=Cause)
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        kinds = ", ".join(get_args(CauseKind))
+        raise UsageError(f"{given!r} is no cause: {error}. Name one of {kinds}, or give a Cause.") from None
 
 
 def _today() -> date:
@@ -722,6 +765,8 @@ class Threadsafe:
         future: ThreadFuture[Any] = ThreadFuture()
 
         def call() -> None:
+            if not future.set_running_or_notify_cancel():
+                return  # taken back before the loop came to it
             try:
                 future.set_result(verb(*arguments, **options))
             except Exception as error:  # noqa: BLE001  # handed to the thread that asked

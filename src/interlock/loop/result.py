@@ -59,7 +59,7 @@ class Receipt:
         self.awaited = False  # somebody waits for the end of the turn that claims it
         self._acknowledge = acknowledge
         self._result: TurnResult | None = None
-        self._error: InputDropped | None = None
+        self._error: Exception | None = None
         self._ended: TurnResult | None = None  # of the turn that claimed it, admitted or not
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -114,7 +114,7 @@ class Receipt:
         self._result = result
         self._wake()
 
-    def dropped(self, error: InputDropped) -> None:
+    def failed(self, error: Exception) -> None:
         self._error = error
         self._wake()
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from interlock.errors import HookContractError, ModelFailure
-from interlock.intercept.point import Listener
+from interlock.intercept.point import Listener, speaking
 from interlock.intercept.signal import Signal, Stopped
-from interlock.log.facts import AssistantChunk
+from interlock.log.facts import AssistantChunk, Usage
 from interlock.log.session import Session
+from interlock.log.strictjson import NotJSON, check_text
 from interlock.loop.points import MODEL_STREAM
 from interlock.models.protocol import (
     CallDelta,
@@ -28,6 +29,7 @@ from interlock.models.protocol import (
     TextDelta,
     UsageReport,
 )
+from interlock.tools.admission import said_error
 
 
 async def consume(
@@ -47,29 +49,29 @@ async def consume(
     Raises:
         Stopped: the turn was stopped; chunks that come after that are not logged.
     """
-    stream = _wrapped(model, request, wrappers, signal) if wrappers else model.stream(request, signal)
+    onion = _Onion(model, request, wrappers, signal) if wrappers else None
     try:
-        await _log(session, stream, signal, sent, idle)
-    except (Stopped, asyncio.CancelledError):
+        stream = onion.layer(0) if onion is not None else _opened(model.stream(request, signal))
+        failure = await _log(session, stream, signal, sent, idle)
+    except Stopped:
         raise
-    except ModelFailure as failure:
-        return failure
-    except _Adapter as failed:
-        return failed.failure
-    except Exception as error:
-        if wrappers:
+    except (Exception, asyncio.CancelledError) as error:  # an adapter's or a wrapper's own
+        if _from_outside(error) or (onion is not None and error is not onion.failure):
             raise
         return _failure(error)
+    finally:
+        if onion is not None:
+            await onion.aclose()
     signal.raise_if_set()
     request_open = session.state.step.request if session.state.step is not None else None
-    if request_open is not None and request_open.assembly.finish is None:
+    if failure is None and request_open is not None and request_open.assembly.finish is None:
         return ModelFailure("the stream ended without a finish", code="STREAM_CLOSED")
-    return None
+    return failure
 
 
 async def _log(
     session: Session, stream: AsyncIterator[Chunk], signal: Signal, sent: int, idle: float | None
-) -> None:
+) -> ModelFailure | None:
     watch = _Watch(idle) if idle is not None else None
     try:
         with signal.cutting():
@@ -80,31 +82,42 @@ async def _log(
                     await _append(session, stream, signal, sent, watch)
     except TimeoutError:
         if watch is not None and watch.limit.expired():
-            raise ModelFailure(f"no chunk came for {idle:g} s", code="TIMEOUT") from None
+            return ModelFailure(f"no chunk came for {idle:g} s", code="TIMEOUT")
         raise
     finally:
         if watch is not None:
             watch.stop()
+        await _close(stream)  # outside the region: a stop that came from a chunk must not cut the closing
+    return None
 
 
 async def _append(
     session: Session, stream: AsyncIterator[Chunk], signal: Signal, sent: int, watch: _Watch | None
 ) -> None:
     append = session.append
-    try:
-        async for chunk in stream:
-            if signal.cause is not None:
-                return
-            if type(chunk) is TextDelta:
-                append(AssistantChunk(sent, "text", chunk.block, chunk.text))
-            else:
-                append(_fact(sent, chunk))
-            if watch is not None:
-                watch.seen()
-    finally:
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()
+    async for chunk in stream:
+        if signal.cause is not None:
+            return
+        if type(chunk) is TextDelta and type(chunk.text) is str and chunk.text.isascii():
+            append(AssistantChunk(sent, "text", chunk.block, chunk.text))
+        else:
+            append(_fact(sent, chunk))
+        if watch is not None:
+            watch.seen()
+
+
+def _opened(stream: Any) -> AsyncIterator[Chunk]:
+    if hasattr(stream, "__aiter__"):
+        return stream  # type: ignore[no-any-return]  # checked to be iterable
+    if asyncio.iscoroutine(stream):
+        stream.close()
+    raise _Malformed(f"answered {type(stream).__name__}; `stream` is an async generator, or returns one")
+
+
+async def _close(stream: Any) -> None:
+    close = getattr(stream, "aclose", None)
+    if close is not None:
+        await close()
 
 
 class _Watch:
@@ -131,84 +144,133 @@ class _Watch:
         self._handle.cancel()
 
 
-def _fact(sent: int, chunk: Chunk) -> AssistantChunk:
-    match chunk:
-        case TextDelta(text=text, block=block):
-            return AssistantChunk(sent, "text", block, text)
-        case ReasoningDelta(text=text, block=block, signature=signature):
-            return AssistantChunk(
-                sent, "reasoning", block, text, {"signature": signature} if signature is not None else None
-            )
-        case CallDelta(block=block, id=call_id, name=name, arguments=arguments):
-            value = {key: given for key, given in (("id", call_id), ("name", name)) if given}
-            return AssistantChunk(sent, "call", block, arguments, value or None)
-        case UsageReport(usage=usage):
-            return AssistantChunk(sent, "usage", value=msgspec.to_builtins(usage))
-        case Finish(reason=reason):
-            return AssistantChunk(sent, "finish", value={"reason": reason})
-        case _:
-            raise ModelFailure(
-                f"the adapter gave {type(chunk).__name__}, which is no chunk", code="MALFORMED"
-            )
+class _Malformed(ValueError):
+    """What came out of a stream is no chunk."""
 
 
-class _Adapter(Exception):
-    """Carries the adapter's failure through wrappers, told apart from their own."""
-
-    def __init__(self, failure: ModelFailure) -> None:
-        self.failure = failure
-        super().__init__(str(failure))
+_REASONS = frozenset(get_args(Finish.__annotations__["reason"]))
 
 
-def _failure(error: Exception) -> ModelFailure:
-    code = "TIMEOUT" if isinstance(error, TimeoutError) else "UNKNOWN"
-    if isinstance(error, ConnectionError):
-        code = "TRANSPORT"
-    return ModelFailure(f"{type(error).__name__}: {error}", code=code)
+def _fact(sent: int, chunk: object) -> AssistantChunk:
+    """The line of a chunk.
 
-
-async def _innermost(model: Model, request: ModelRequest, signal: Signal) -> AsyncIterator[Chunk]:
-    stream = model.stream(request, signal)
+    Raises:
+        _Malformed: it is none, or holds something that the log could not give back.
+    """
     try:
+        match chunk:
+            case TextDelta(text=text, block=int(block)):
+                return AssistantChunk(sent, "text", block, _text(text))
+            case ReasoningDelta(text=text, block=int(block), signature=signature):
+                value = {"signature": _text(signature)} if signature is not None else None
+                return AssistantChunk(sent, "reasoning", block, _text(text), value)
+            case CallDelta(block=int(block), id=call_id, name=name, arguments=arguments):
+                named = {key: _text(given) for key, given in (("id", call_id), ("name", name)) if given}
+                return AssistantChunk(sent, "call", block, _text(arguments), named or None)
+            case UsageReport(usage=usage):
+                counted = msgspec.convert(msgspec.to_builtins(usage), Usage)
+                return AssistantChunk(sent, "usage", value=msgspec.to_builtins(counted))
+            case Finish(reason=reason) if reason in _REASONS:
+                return AssistantChunk(sent, "finish", value={"reason": reason})
+    except (NotJSON, msgspec.ValidationError) as error:
+        raise _Malformed(f"gave a {type(chunk).__name__} that cannot be kept: {error}") from None
+    known = isinstance(chunk, (TextDelta, ReasoningDelta, CallDelta, Finish))
+    raise _Malformed(f"gave {chunk!r:.80}" if known else f"gave {type(chunk).__name__}, which is no chunk")
+
+
+def _text(text: object) -> str:
+    if not isinstance(text, str):
+        raise NotJSON(f"{text!r:.40} is not text")
+    return check_text(text)
+
+
+def _failure(error: BaseException) -> ModelFailure:
+    """The adapter's failure: its own, or what its exception means."""
+    match error:
+        case ModelFailure():
+            return error
+        case _Malformed():
+            return ModelFailure(f"the adapter {error}", code="MALFORMED")
+        case asyncio.CancelledError():
+            return ModelFailure("the adapter cancelled itself", code="ABORTED")
+        case TimeoutError():
+            code = "TIMEOUT"
+        case ConnectionError():
+            code = "TRANSPORT"
+        case _:
+            code = "UNKNOWN"
+    return ModelFailure(f"{type(error).__name__}: {said_error(error)}", code=code)
+
+
+def _from_outside(error: BaseException) -> bool:
+    """Whether the driving task itself was cancelled; code that raises CancelledError on its own has failed."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+class _Onion:
+    """The adapter's stream inside its wrappers. `failure` is the adapter's own, whatever passes it on."""
+
+    def __init__(
+        self, model: Model, request: ModelRequest, wrappers: tuple[Listener, ...], signal: Signal
+    ) -> None:
+        self.failure: ModelFailure | None = None
+        self._model = model
+        self._request = request
+        self._wrappers = wrappers
+        self._signal = signal
+        self._layers: list[AsyncIterator[Chunk]] = []  # outer to inner, as far as they were opened
+
+    def layer(self, i: int) -> AsyncIterator[Chunk]:
+        stream = self._wrapper(self._wrappers[i], i) if i < len(self._wrappers) else self._adapter()
+        self._layers.append(stream)
+        return stream
+
+    async def aclose(self) -> None:
+        """Close what a wrapper did not read to its end."""
+        for stream in self._layers:
+            await _close(stream)
+
+    async def _adapter(self) -> AsyncIterator[Chunk]:
+        stream: Any = None
         try:
-            async for chunk in stream:
-                yield chunk
-        finally:
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
-    except ModelFailure as failure:
-        raise _Adapter(failure) from failure
-    except (GeneratorExit, Stopped):
-        raise
-    except Exception as error:
-        raise _Adapter(_failure(error)) from error
+            try:
+                stream = _opened(self._model.stream(self._request, self._signal))
+                async for chunk in stream:
+                    _fact(0, chunk)  # its own mistakes are told apart from those of wrappers
+                    yield chunk
+            finally:
+                await _close(stream)
+        except (Exception, asyncio.CancelledError) as error:
+            if _from_outside(error):
+                raise
+            self.failure = _failure(error)
+            raise self.failure from (None if self.failure is error else error)
 
-
-def _wrapped(
-    model: Model, request: ModelRequest, wrappers: tuple[Listener, ...], signal: Signal
-) -> AsyncIterator[Chunk]:
-    def layer(i: int) -> AsyncIterator[Chunk]:
-        if i == len(wrappers):
-            return _innermost(model, request, signal)
-        listener, used = wrappers[i], False
+    async def _wrapper(self, listener: Listener, i: int) -> AsyncIterator[Chunk]:
+        used = False
 
         def following() -> AsyncIterator[Chunk]:
             nonlocal used
             if used:
                 raise HookContractError("next() was called twice", who=listener.who, point=MODEL_STREAM.name)
             used = True
-            return layer(i + 1)
+            return self.layer(i + 1)
 
-        stream: Any = listener.fn(request, following)
-        if not hasattr(stream, "__aiter__"):
-            if asyncio.iscoroutine(stream):
-                stream.close()
-            raise HookContractError(
-                f"answered {type(stream).__name__}; write an async generator that yields the chunks of next()",
-                who=listener.who,
-                point=MODEL_STREAM.name,
-            )
-        return stream  # type: ignore[no-any-return]  # checked to be iterable
-
-    return layer(0)
+        stream: Any = None
+        try:
+            with speaking(listener):
+                stream = _opened(listener.fn(self._request, following))
+            chunks = aiter(stream)
+            while True:
+                try:
+                    with speaking(listener):
+                        chunk = await anext(chunks)
+                except StopAsyncIteration:
+                    return
+                _fact(0, chunk)
+                yield chunk
+        except _Malformed as error:
+            raise HookContractError(str(error), who=listener.who, point=MODEL_STREAM.name) from None
+        finally:
+            await _close(stream)

@@ -12,6 +12,7 @@ import sys
 import termios
 from collections.abc import Callable
 from typing import TextIO
+from unicodedata import category
 
 import msgspec
 
@@ -82,7 +83,9 @@ def printable(text: str) -> str:
     """The text with everything escaped that could move the cursor, hide a part of it, or reorder it."""
     if text.isprintable():
         return text
-    return "".join([c if c.isprintable() or c in "\n\t" else _escaped(c) for c in text])
+    return "".join(
+        [c if c.isprintable() or c in "\n\t" or category(c) == "Zs" else _escaped(c) for c in text]
+    )
 
 
 def _escaped(c: str) -> str:

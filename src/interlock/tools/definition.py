@@ -34,7 +34,7 @@ class StopMode(StrEnum):
     """How a running body is told to end."""
 
     COOPERATIVE = "cooperative"  # its signal is set; an async body also gets one CancelledError
-    PROCESS = "process"  # the same, and the body ends its process group: SIGTERM, grace, SIGKILL
+    PROCESS = "process"  # its signal is set, and the body ends its process group: SIGTERM, grace, SIGKILL
 
 
 Classifier: TypeAlias = "Callable[[ToolCall], Mode | str]"

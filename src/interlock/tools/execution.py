@@ -33,7 +33,7 @@ from interlock.tools.arguments import InvalidOutput
 from interlock.tools.batch import Batch
 from interlock.tools.call import ToolCall, ToolOutput, ToolResult
 from interlock.tools.context import ToolContext
-from interlock.tools.definition import Effect
+from interlock.tools.definition import Effect, StopMode
 from interlock.tools.points import EXECUTE, PROGRESS
 from interlock.tools.rendering import rendered
 from interlock.tools.threads import run_in_thread
@@ -193,7 +193,9 @@ class Execution:
             arguments[tool.context_parameter] = context
         self.ran = True
         try:
-            if tool.is_async:
+            if tool.is_async and tool.stop is StopMode.PROCESS:
+                value = await tool.fn(**arguments)  # it ends its processes when the signal is set, and says what came
+            elif tool.is_async:
                 with signal.cutting():
                     value = await tool.fn(**arguments)
             else:

@@ -1,0 +1,1 @@
+"""Where logs are kept: the protocol of `store.py`, and a module for each store that meets it."""

@@ -20,11 +20,14 @@ from interlock.errors import (
     UnknownSession,
 )
 from interlock.log.event import Event
+from interlock.log.facts import AssistantChunk
 from interlock.log.packing import Run, packable, runs, unpack
 from interlock.log.stores.listing import About
 from interlock.log.stores.store import SessionInfo
 
 _seq = attrgetter("seq")
+
+MIN_RUN = 16  # chunks; a shorter run takes less room as it is
 
 
 class _Lines:
@@ -67,19 +70,24 @@ class MemoryJournal:
             head += 1
             if event.seq != head:
                 raise ValueError(f"session {lines.session_id} goes on with line {head}, not {event.seq}")
-        if lines.head < 0 <= head:
-            lines.created = events[0].time
         for event in events:
-            if packable(event):
+            if type(event.fact) is AssistantChunk and packable(event):
                 lines.chunks.append(event)
-                continue
-            if lines.chunks:
-                lines.rows += runs(lines.chunks)
-                lines.chunks = []
-            lines.rows.append(event)
-            if lines.about.title is None:
-                lines.about = lines.about.learn(event.fact)
+            else:
+                self._end_run(lines)
+                lines.rows.append(event)
+                if lines.head < 0:
+                    lines.created = events[0].time
+                if lines.about.title is None:
+                    lines.about = lines.about.learn(event.fact)
         lines.head = head
+
+    @staticmethod
+    def _end_run(lines: _Lines) -> None:
+        chunks = lines.chunks
+        if chunks:
+            lines.rows += runs(chunks) if len(chunks) >= MIN_RUN else chunks
+            lines.chunks = []
 
     def read(self, first: int = 0, last: int | None = None) -> Iterator[Event]:
         lines = self._lines

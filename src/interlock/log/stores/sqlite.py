@@ -46,7 +46,7 @@ _PAGE = 500  # rows read at once
 _ENVELOPE = 64  # bytes, about, that a line weighs beside its data
 
 _SELECT_ROWS = f"""
-SELECT first, lines, type, time, life, causes, ignorable, data, artifacts FROM event
+SELECT first, lines, data, artifacts, type, time, life, causes, ignorable FROM event
 WHERE session = :session AND first <= :last
 AND first >= (SELECT max(first) FROM event WHERE session = :session AND first <= :first)
 ORDER BY first LIMIT {_PAGE}
@@ -157,26 +157,40 @@ class SQLiteJournal:
     def _read(self, first: int, last: int, tail: list[Event]) -> Iterator[Event]:
         while first <= last:
             missing = first
-            bounds = {"session": self._key, "first": first, "last": last}
-            for seq, lines, type_, time, life, causes, ignorable, data, paths in self._store._query(
-                _SELECT_ROWS, bounds
-            ):
+            for row in self._store._query(_SELECT_ROWS, {"session": self._key, "first": first, "last": last}):
+                seq, lines, data = row[:3]
                 end = seq + (lines or 1)
                 if not seq <= first < end:
                     break
-                if lines is not None:
-                    yield from unpack(seq, data)[first - seq : last + 1 - seq]
+                if lines is None:
+                    yield self._event(*row)
                 else:
-                    if paths is not None:
-                        data = self._with_artifacts(seq, data, paths)
-                    fact = decode_fact(type_, data, seq=seq, ignorable=ignorable)
-                    yield Event(
-                        seq, time, life, fact, _decode_causes(causes) if causes else (), bool(ignorable)
-                    )
+                    yield from unpack(seq, data)[first - seq : last + 1 - seq]
                 first = end
             if first == missing:
                 raise UnreadableLog(missing, f"it is missing in {self._store.path}")
         yield from tail
+
+    def _event(
+        self,
+        seq: int,
+        lines: None,
+        data: bytes,
+        paths: bytes | None,
+        type_: str,
+        time: int,
+        life: int,
+        causes: bytes | None,
+        ignorable: int,
+    ) -> Event:
+        try:
+            if paths is not None:
+                data = self._with_artifacts(seq, data, paths)
+            spans = _decode_causes(causes) if causes is not None else ()
+        except msgspec.MsgspecError as error:
+            raise UnreadableLog(seq, f"{type_}: {error}") from None
+        fact = decode_fact(type_, data, seq=seq, ignorable=bool(ignorable))
+        return Event(seq, time, life, fact, spans, bool(ignorable))
 
     def _with_artifacts(self, seq: int, data: bytes, paths: bytes) -> bytes:
         def fetch(digest: str) -> bytes:
@@ -233,8 +247,9 @@ class SQLiteJournal:
 
     def _let_go(self) -> None:
         """Free the session for another journal, once closed and with nothing left that could be written."""
-        if self._closed and (not self._tail or self._failure is not None):
-            self._store._writing.pop(self._key, None)
+        done = self._closed and (not self._tail or self._failure is not None)
+        if done and self._store._writing.get(self._key) is self:
+            del self._store._writing[self._key]
 
 
 class SQLiteStore:

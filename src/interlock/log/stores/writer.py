@@ -170,7 +170,8 @@ class Writer:
             pass
 
     def _failed(self, error: Exception) -> StoreFailed:
-        failure = StoreFailed(f"{error} ({self._path})")
+        problem, path = str(error), str(self._path)
+        failure = StoreFailed(problem if path in problem else f"{problem} ({path})")
         failure.__cause__ = error
         return failure
 
@@ -241,7 +242,7 @@ class Writer:
         return keys
 
     def _check_file(self) -> None:
-        """What was written to a file that has lost its name is on a disk, but nobody will find it."""
+        """The system lets us go on writing to a file that was deleted; nobody would find it again."""
         if not os.path.samestat(os.stat(self._path), self._file):
             raise FileNotFoundError("the file was replaced while it was open")
 

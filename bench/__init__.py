@@ -1,0 +1,1 @@
+"""Measurements of Interlock against the least that the same work can cost. See README.md beside this file."""

@@ -1,0 +1,89 @@
+"""The least that the same work can cost: an agent loop as one would write it by hand, for one purpose.
+
+Lives here: `turn` and `streamed`. Messages are dicts in a list, tools are gathered, and awaited directly where there is
+only one. Nothing is checked, ordered, recorded or stoppable: what a harness costs beyond this is the price of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, TypeAlias
+
+from bench.prepared import PreparedModel
+from interlock.models.protocol import CallDelta, TextDelta
+
+ToolBody: TypeAlias = Callable[..., Awaitable[Any]]
+Record: TypeAlias = dict[str, Any]
+
+
+async def turn(
+    model: PreparedModel,
+    tools: Mapping[str, ToolBody],
+    prompt: str,
+    *,
+    pool: int | None = None,
+    heard: Sequence[Callable[[Record], object]] = (),
+    awaited: Sequence[Callable[[Record], Awaitable[object]]] = (),
+) -> list[Record]:
+    """Ask, run what was asked for, and ask again, until there is an answer without calls; the messages.
+
+    Args:
+        pool: how many tools run at once; None does not limit them.
+        heard, awaited: called with each tool call before it runs.
+    """
+    places = asyncio.Semaphore(pool) if pool is not None else None
+
+    async def run(call: Record) -> Any:
+        for listener in heard:
+            listener(call)
+        for suspending in awaited:
+            await suspending(call)
+        async with AsyncExitStack() if places is None else places:
+            return await tools[call["name"]](**json.loads(call["arguments"]))
+
+    messages: list[Record] = [{"role": "user", "content": prompt}]
+    while True:
+        said: list[str] = []
+        calls: list[Record] = []
+        async for chunk in model.stream(messages, None):
+            if type(chunk) is TextDelta:
+                said.append(chunk.text)
+            elif type(chunk) is CallDelta:
+                calls.append({"id": chunk.id, "name": chunk.name, "arguments": chunk.arguments})
+        messages.append({"role": "assistant", "content": "".join(said), "tool_calls": calls})
+        if not calls:
+            return messages
+        if len(calls) == 1:
+            results = [await run(calls[0])]
+        else:
+            results = await asyncio.gather(*[run(call) for call in calls])
+        for call, result in zip(calls, results, strict=True):
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": str(result)})
+
+
+async def streamed(model: PreparedModel, prompt: str, consume: Callable[[Record], object]) -> None:
+    """Show a consumer every chunk of one answer: a task writes the log, the consumer follows it."""
+    log: list[Record] = []
+    more = asyncio.Event()
+
+    async def drive() -> None:
+        async for chunk in model.stream([{"role": "user", "content": prompt}], None):
+            text = chunk.text if type(chunk) is TextDelta else None
+            log.append({"seq": len(log), "type": "chunk" if text is not None else "finish", "text": text})
+            more.set()
+
+    driving = asyncio.create_task(drive())
+    at = 0
+    while True:
+        while at < len(log):
+            record = log[at]
+            at += 1
+            consume(record)
+            if record["type"] == "finish":
+                await driving
+                return
+        more.clear()
+        await more.wait()

@@ -1,0 +1,155 @@
+"""The live view of an agent: what it says as it says it, and what its tools do.
+
+Lives here: `LiveView`, which draws events on a screen, and `Running`, which says what is waited for. Both are driven by
+the log, so that what is seen has happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from rich.text import Text
+
+from interlock.cli.calls import Calls
+from interlock.cli.screen import Screen
+from interlock.cli.timeline import STYLES, Line, Timeline
+from interlock.log.event import Event
+from interlock.log.facts import (
+    ApprovalAsked,
+    ApprovalDecided,
+    AssistantChunk,
+    AssistantMessage,
+    BudgetWarned,
+    CancelRequested,
+    Fact,
+    HookProblem,
+    InboxDropped,
+    InboxSpliced,
+    ObserverFailed,
+    RequestFailed,
+    RetryScheduled,
+    StepStart,
+    SubcallEnd,
+    SubcallStart,
+    ToolAbandoned,
+    ToolCalled,
+    ToolDecided,
+    ToolPrepared,
+    ToolResulted,
+    ToolSettled,
+    ToolStarted,
+    TurnEnd,
+    TurnStart,
+)
+from interlock.log.messages import Text as Words
+from interlock.tools.call import ToolCall
+
+_SHOWN: tuple[type[Fact], ...] = (
+    ApprovalAsked, ApprovalDecided, BudgetWarned, CancelRequested, HookProblem, InboxDropped, ObserverFailed,
+    RequestFailed, RetryScheduled, SubcallEnd, SubcallStart, ToolAbandoned, ToolCalled, ToolDecided, ToolPrepared,
+    ToolResulted, ToolSettled, TurnEnd,
+)  # fmt: skip
+
+
+class LiveView:
+    """Draws the events of one session as they come."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._timeline = Timeline()
+        self._turn = False
+
+    def event(self, event: Event) -> None:
+        fact = event.fact
+        line = self._timeline.line(event)
+        match fact:
+            case TurnStart():
+                self._turn = True
+            case AssistantChunk(kind="text", text=text) if self._screen.alive:
+                self._screen.words(text)
+            case AssistantMessage(blocks=blocks, interrupted=interrupted):
+                if not self._screen.alive:
+                    self._screen.words("".join([block.text for block in blocks if isinstance(block, Words)]))
+                self._screen.end_words()
+                if interrupted:
+                    self._screen.line(Text("(interrupted)", "dim"))
+            case InboxSpliced(inserted=inserted) if line is not None and inserted and self._turn:
+                self._show(line)  # the first prompt needs no telling: whoever reads this has just given it
+            case _ if line is not None and isinstance(fact, _SHOWN):
+                self._show(line)
+            case _:
+                pass
+        if isinstance(fact, TurnEnd):
+            self._turn = False
+
+    def _show(self, line: Line) -> None:
+        indent = "  " if line.depth else ""
+        words = f"  {line.words}" if line.words else ""
+        self._screen.line(
+            Text.assemble(f"{indent}", (f"{line.mark} {line.subject}", STYLES[line.mark]), words)
+        )
+
+
+_NOTICE = 5  # seconds between two lines that say the same where no line can be changed
+
+
+class Running:
+    """Says which tools run, and, once somebody pressed stop, what is still waited for."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._calls = Calls()
+        self._progress: dict[int, str] = {}  # by call
+        self._since: dict[int, float] = {}  # by call, when its body began
+        self._stopped_at: float | None = None
+        self._told = -_NOTICE  # seconds after the stop
+
+    def event(self, event: Event) -> None:
+        self._calls.see(event)
+        now = asyncio.get_running_loop().time()
+        match event.fact:
+            case CancelRequested() if self._stopped_at is None:
+                self._stopped_at = now
+            case TurnEnd():
+                self._stopped_at, self._told = None, -_NOTICE
+            case StepStart():
+                self._since.clear()
+                self._progress.clear()
+            case ToolStarted(call=call):
+                self._since[call] = now
+            case ToolSettled() | ToolResulted() | ToolAbandoned():
+                pass
+            case _:
+                return
+        self._say(now)
+
+    def progress(self, call: ToolCall, text: str) -> None:
+        """What a body says of itself while it runs."""
+        self._progress[call.key] = text
+
+    async def tick(self) -> None:
+        """Count the seconds, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(1)
+            self._say(loop.time())
+
+    def _say(self, now: float) -> None:
+        running = self._calls.running()
+        if self._stopped_at is None:
+            parts = [
+                self._part(call.key, call.name, now) for call in running if now - self._since[call.key] >= 1
+            ]
+            self._screen.status(", ".join(parts))
+            return
+        seconds = int(now - self._stopped_at)
+        names = ", ".join([call.name for call in running])
+        text = f"stopping, waiting for {names} ({seconds} s)" if names else "stopping"
+        self._screen.status(text)
+        if not self._screen.alive and names and seconds - self._told >= _NOTICE:
+            self._told = seconds
+            self._screen.line(text)
+
+    def _part(self, key: int, name: str, now: float) -> str:
+        progress = f": {self._progress[key]}" if key in self._progress else ""
+        return f"{name} ({int(now - self._since[key])} s){progress}"

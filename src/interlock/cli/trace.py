@@ -1,0 +1,125 @@
+"""The four hook events and the permissions between them, as lines, read from the log.
+
+Lives here: `Trace`. A call's `[Hook] PreToolUse` is said when the log first tells that the call was valid: an unknown
+tool and invalid arguments meet no hook.
+"""
+
+from __future__ import annotations
+
+from interlock.cli.calls import Calls, SeenCall, who_answered
+from interlock.cli.oneline import short
+from interlock.log.event import Event
+from interlock.log.facts import (
+    ApprovalAsked,
+    ApprovalDecided,
+    CallError,
+    PolicyChanged,
+    StepEnd,
+    SubcallEnd,
+    ToolCalled,
+    ToolDecided,
+    ToolPrepared,
+    ToolResulted,
+    ToolSettled,
+    ToolStarted,
+    UserMessage,
+)
+from interlock.log.messages import Text
+from interlock.log.reasons import DENIED, INVALID_ARGS, TOOL_OUTCOME_UNKNOWN, UNKNOWN_TOOL, error_text
+from interlock.log.state import State
+
+_SHOWN = 200  # characters of a reason
+
+
+class Trace:
+    """Feed it the events of one log, in order."""
+
+    def __init__(self) -> None:
+        self._calls = Calls()
+        self._state = State()
+        self._valid: set[int] = set()  # calls whose PreToolUse was said
+        self._judged: set[int] = set()  # calls whose permission was said
+        self._rest = "nobody objected"
+
+    def lines(self, event: Event) -> list[str]:
+        """The lines that this event gives, if any."""
+        self._state.apply(event)
+        call = self._calls.see(event)
+        match event.fact:
+            case PolicyChanged(preset=preset):
+                self._rest = f"preset {preset}"
+            case UserMessage(source=source, place="prompt") if source.kind == "person":
+                return ["[Hook] UserPromptSubmit"]
+            case StepEnd(reason="completed" | "max-tokens") if not self._state.queues.next_step:
+                return [
+                    "[Hook] Stop"
+                ]  # the model answered without calls, and nothing else keeps the turn open
+            case _:
+                pass
+        return self._of_call(event, call) if call is not None else []
+
+    def _of_call(self, event: Event, call: SeenCall) -> list[str]:
+        match event.fact:
+            case ToolCalled(synthetic=True):
+                self._valid.add(call.key)  # written only to be answered: nobody looks at it
+                self._judged.add(call.key)
+                return []
+            case ToolPrepared():
+                return self._pre(call)
+            case ToolDecided(verdict=verdict, stage=stage, by=by, reason=reason):
+                source = f"guard {by}" if stage == "guard" else by
+                return [*self._pre(call), self._permission(call, verdict, source, reason)]
+            case ApprovalAsked(question=question):
+                if call.key in self._judged:
+                    return []
+                return [
+                    *self._pre(call),
+                    self._permission(call, "ask", "default", f"{self._rest}: {question}"),
+                ]
+            case ApprovalDecided(outcome="allowed-once") as answer:
+                return [self._permission(call, "allow", "approval", f"{who_answered(answer)} said yes, once")]
+            case ApprovalDecided(outcome=outcome, message=message):
+                return [
+                    self._permission(
+                        call, "deny", "approval", f"{outcome}{f': {message}' if message else ''}"
+                    )
+                ]
+            case ToolStarted(run=1):
+                if call.key in self._judged:
+                    return self._pre(call)
+                return [*self._pre(call), self._permission(call, "allow", "default", self._rest)]
+            case ToolSettled(error=error, content=content):
+                return self._refused(call, error, content)
+            case ToolResulted(error=error, content=content) | SubcallEnd(error=error, content=content):
+                return [*self._refused(call, error, content), *_post(call, error)]
+            case _:
+                return []
+
+    def _pre(self, call: SeenCall) -> list[str]:
+        if call.key in self._valid:
+            return []
+        self._valid.add(call.key)
+        return [f"[Hook] PreToolUse: {call.name}"]
+
+    def _refused(self, call: SeenCall, error: CallError | None, content: tuple[Text, ...]) -> list[str]:
+        """For a call that ends without having started and without a line of its own that says why."""
+        if error is None or call.started is not None or error.code in (UNKNOWN_TOOL, INVALID_ARGS):
+            return []
+        lines = self._pre(call)
+        if error.code == DENIED and call.key not in self._judged:
+            said = "\n".join([block.text for block in content]).removeprefix(error_text(DENIED, ""))
+            lines.append(self._permission(call, "deny", "default", said))
+        return lines
+
+    def _permission(self, call: SeenCall, verdict: str, source: str, reason: str | None) -> str:
+        self._judged.add(call.key)
+        because = f" - {short(reason, _SHOWN)}" if reason else ""
+        return f"[Permission] {call.name}: {verdict} ({source}){because}"
+
+
+def _post(call: SeenCall, error: CallError | None) -> list[str]:
+    """PostToolUse runs where the body did, unless nobody knows how it ended."""
+    if call.started is None or (error is not None and error.code == TOOL_OUTCOME_UNKNOWN):
+        return []
+    how = "ok" if error is None else f"error [{error.code.lower()}]"
+    return [f"[Hook] PostToolUse: {call.name} -> {how}"]
