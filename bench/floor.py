@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from typing import Any, TypeAlias
 
 from bench.prepared import PreparedModel
@@ -41,8 +40,11 @@ async def turn(
             listener(call)
         for suspending in awaited:
             await suspending(call)
-        async with AsyncExitStack() if places is None else places:
-            return await tools[call["name"]](**json.loads(call["arguments"]))
+        body, arguments = tools[call["name"]], json.loads(call["arguments"])
+        if places is None:
+            return await body(**arguments)
+        async with places:
+            return await body(**arguments)
 
     messages: list[Record] = [{"role": "user", "content": prompt}]
     while True:

@@ -33,10 +33,6 @@ class Spent(NamedTuple):
 Contestant: TypeAlias = Callable[[], Awaitable[Spent]]
 
 
-class Unmeasured(Exception):
-    """Something cannot be measured here; the text says why."""
-
-
 class WrongWork(Exception):
     """What was measured did not do its work, so its time means nothing."""
 
@@ -115,7 +111,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     bench: str
     what: str
     unit: str
-    figure: float
+    figure: float | None  # None: it cannot be measured here, and `note` says why
     floor: float | None = None
     ratio: float | None = None  # how many times the floor's cost
     goal: str | None = None
@@ -151,6 +147,11 @@ def plain(
         met=goal.met(figure, None) if goal else None,
         note=note,
     )
+
+
+def unmeasured(bench: str, what: str, unit: str, *, why: str, goal: Goal | None = None) -> Figure:
+    """The place of a figure that cannot be had here."""
+    return Figure(bench=bench, what=what, unit=unit, figure=None, goal=str(goal) if goal else None, note=why)
 
 
 def cost(
@@ -233,4 +234,4 @@ def _spread(seconds: Sequence[float]) -> float | None:
     if len(seconds) < 2 or not median(seconds):
         return None
     low, _, high = quantiles(seconds, n=4, method="inclusive")
-    return (high - low) / median(seconds)
+    return (high - low) / abs(median(seconds))

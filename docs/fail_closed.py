@@ -47,12 +47,6 @@ async def answers_nonsense_after_the_body(call: object, following: Callable[[], 
     return "yes"
 
 
-async def _slow_stream(request: object, following: Callable[[], Any]) -> Any:
-    await asyncio.sleep(LONG)
-    async for chunk in following():
-        yield chunk
-
-
 _MISHAPS: dict[str, Callable[..., Any] | None] = {
     "raises": raises,
     "exceeds its timeout": is_slow,
@@ -67,21 +61,19 @@ _AFTER_THE_BODY = {
 
 
 def _at(point: str) -> Callable[[Agent, Any], None]:
-    def register(agent: Agent, fn: Any) -> None:
-        getattr(agent.on, point)(_slow_stream if (point, fn) == ("model_stream", is_slow) else fn, timeout=1)
-
-    return register
+    return lambda agent, fn: getattr(agent.on, point)(fn, timeout=_limit(fn))
 
 
 def _hook(event: Any) -> Callable[[Agent, Any], None]:
-    def register(agent: Agent, fn: Any) -> None:
-        agent.hooks.register(event, fn, timeout=1)
+    return lambda agent, fn: agent.hooks.register(event, fn, timeout=_limit(fn))  # type: ignore[return-value]
 
-    return register
+
+def _limit(fn: Any) -> float | None:
+    return 1.0 if fn is is_slow else None  # only some points take one
 
 
 def _after_the_body(agent: Agent, fn: Any) -> None:
-    agent.on.execute(_AFTER_THE_BODY[fn], timeout=1)
+    agent.on.execute(_AFTER_THE_BODY[fn], timeout=_limit(fn))
 
 
 def _guard(agent: Agent, fn: Any) -> None:

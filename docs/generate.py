@@ -25,35 +25,37 @@ from interlock.loop.points import POINTS
 DOCS = Path(__file__).parent
 SOURCE = Path(interlock.__file__).parent
 FACTS = "interlock.log.facts"
-PRINTERS = "testing."  # it shows every fact, which says nothing about any of them
+TOOLS_OF_TESTS = "testing."  # they show every fact, which says nothing about any of them
+WHOLE = ("cli", "log.stores")  # packages that count as one reader
 
 _MARKED = re.compile(r"(<!-- begin: (\S+) -->\n).*?(<!-- end: \2 -->)", re.S)
 
 
-# Who writes and who reads a fact
+# Who makes and who reads a fact
 
 
 @dataclass
 class Uses:
-    """The modules that construct a fact class, and those that look at one."""
+    """The modules that construct a fact of one class, and those that look at it."""
 
-    written: set[str] = field(default_factory=set)
+    made: set[str] = field(default_factory=set)
     read: set[str] = field(default_factory=set)
 
 
 def uses_of_facts(source: Path = SOURCE) -> dict[str, Uses]:
-    """By name of the fact class. A call of the class is a writer; any other mention in running code is a reader."""
+    """By name of the fact class. A module that calls the class makes it; any other mention in running code reads it."""
     found: dict[str, Uses] = {cls.__name__: Uses() for cls in known_facts().values()}
     for path in sorted(source.rglob("*.py")):
         module = ".".join(path.relative_to(source).with_suffix("").parts)
-        if module == FACTS.removeprefix("interlock.") or module.startswith(PRINTERS):
+        if module == FACTS.removeprefix("interlock.") or module.startswith(TOOLS_OF_TESTS):
             continue
+        module = next((package for package in WHOLE if module.startswith(f"{package}.")), module)
         tree = ast.parse(path.read_text(encoding="utf-8"))
         imported = _imported_facts(tree)
         for node, called in _mentions(tree):
             if node.id in imported and imported[node.id] in found:
                 uses = found[imported[node.id]]
-                (uses.written if called else uses.read).add(module)
+                (uses.made if called else uses.read).add(module)
     return found
 
 
@@ -118,13 +120,13 @@ def events() -> str:
             _meaning(cls),
             _fields(cls),
             _marks(cls),
-            _code(sorted(uses[cls.__name__].written)) or "nobody yet",
+            _code(sorted(uses[cls.__name__].made)) or "nobody yet",
             _code(sorted(uses[cls.__name__].read)),
         ]
         for cls in known_facts().values()
         if cls.__module__ == FACTS
     ]
-    return table(["event", "meaning", "fields", "marks", "written by", "read by"], rows)
+    return table(["event", "meaning", "fields", "marks", "made by", "read by"], rows)
 
 
 def points() -> str:

@@ -263,3 +263,13 @@ class InputDropped(InterlockError):
     def __init__(self, message_id: str, outcome: str, reason: str | None = None) -> None:
         self.message_id, self.outcome, self.reason = message_id, outcome, reason
         super().__init__(f"Message {message_id} was {outcome}{f': {reason}' if reason else ''}.")
+
+
+def said_error(error: BaseException) -> str:
+    """What an exception says, whatever it is: some cannot even be turned into text."""
+    try:
+        text = str(error)
+        text.encode()
+    except Exception:  # noqa: BLE001  # foreign __str__, or text that is not Unicode
+        return f"{type(error).__name__} (its message cannot be shown)"
+    return text or type(error).__name__

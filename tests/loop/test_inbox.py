@@ -416,7 +416,7 @@ async def test_an_injection_at_a_would_be_stop_runs_another_step() -> None:
         @agent.on.turn_stopping
         def inject(stopping: object) -> None:
             if not injected:
-                injected.append(agent.inject("more", source=Source("runtime")))
+                injected.append(agent.inject("more"))
 
         await agent.run("go")
         assert story(agent.session) == lines("""

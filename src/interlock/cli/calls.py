@@ -26,6 +26,9 @@ from interlock.log.facts import (
     ToolStarted,
 )
 
+_WHOLE_ID = 8  # characters of an id that is shown whole
+_NOBODY = {"cancelled": "the question was withdrawn", "unavailable": "nobody was there to answer"}
+
 
 @dataclass(slots=True)
 class SeenCall:
@@ -46,7 +49,8 @@ class SeenCall:
 
     @property
     def label(self) -> str:
-        return f"{self.name}#{self.id}"
+        """`read#c1`; of a long id its end."""
+        return label(self.name, self.id)
 
     @property
     def running(self) -> bool:
@@ -104,7 +108,7 @@ class Calls:
             case ApprovalAsked(question=question):
                 call.question = question
             case ApprovalDecided(outcome="allowed-once") as answer:
-                call.allowed_by = f"allowed once by {who_answered(answer)}"
+                call.allowed_by = f"allowed once by {_who(answer)}"
             case ToolStarted():
                 call.started = call.started or event.time
                 call.allowed_by = call.allowed_by or self.default
@@ -132,9 +136,24 @@ class Calls:
         return None
 
 
-def who_answered(answer: ApprovalDecided) -> str:
-    """`ada at the terminal`, `a person at the terminal`."""
-    return f"{answer.by or 'a person'} at the {answer.channel}" if answer.channel else answer.by or "a person"
+def label(name: str, id_: str) -> str:
+    """How a call is named where there is little room: models choose ids of 24 characters and more."""
+    end = id_ if len(id_) <= _WHOLE_ID else f"…{id_[-4:]}"
+    return oneline.short(f"{name}#{end}", 80)
+
+
+def answered(answer: ApprovalDecided) -> str:
+    """`a person at the terminal says yes, once`."""
+    if answer.outcome in _NOBODY:
+        return _NOBODY[answer.outcome]
+    says = "yes, once" if answer.outcome == "allowed-once" else "no"
+    because = f": {oneline.short(answer.message, 400)}" if answer.message else ""
+    return f"{_who(answer)} says {says}{because}"
+
+
+def _who(answer: ApprovalDecided) -> str:
+    who = answer.by or "a person"
+    return f"{who} at the {answer.channel}" if answer.channel else who
 
 
 def _object(text: str) -> Mapping[str, Any] | str:

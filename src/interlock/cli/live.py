@@ -7,6 +7,8 @@ the log, so that what is seen has happened.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from rich.text import Text
 
@@ -15,7 +17,6 @@ from interlock.cli.screen import Screen
 from interlock.cli.timeline import STYLES, Line, Timeline
 from interlock.log.event import Event
 from interlock.log.facts import (
-    ApprovalAsked,
     ApprovalDecided,
     AssistantChunk,
     AssistantMessage,
@@ -42,20 +43,22 @@ from interlock.log.facts import (
     TurnStart,
 )
 from interlock.log.messages import Text as Words
+from interlock.log.messages import ToolUse
 from interlock.tools.call import ToolCall
 
 _SHOWN: tuple[type[Fact], ...] = (
-    ApprovalAsked, ApprovalDecided, BudgetWarned, CancelRequested, HookProblem, InboxDropped, ObserverFailed,
+    ApprovalDecided, BudgetWarned, CancelRequested, HookProblem, InboxDropped, ObserverFailed,
     RequestFailed, RetryScheduled, SubcallEnd, SubcallStart, ToolAbandoned, ToolCalled, ToolDecided, ToolPrepared,
     ToolResulted, ToolSettled, TurnEnd,
 )  # fmt: skip
 
 
 class LiveView:
-    """Draws the events of one session as they come."""
+    """Draws the events of one session as they come. `answers`: also messages without calls, which are answers."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, *, answers: bool) -> None:
         self._screen = screen
+        self._answers = answers
         self._timeline = Timeline()
         self._turn = False
 
@@ -67,12 +70,8 @@ class LiveView:
                 self._turn = True
             case AssistantChunk(kind="text", text=text) if self._screen.alive:
                 self._screen.words(text)
-            case AssistantMessage(blocks=blocks, interrupted=interrupted):
-                if not self._screen.alive:
-                    self._screen.words("".join([block.text for block in blocks if isinstance(block, Words)]))
-                self._screen.end_words()
-                if interrupted:
-                    self._screen.line(Text("(interrupted)", "dim"))
+            case AssistantMessage():
+                self._said(fact)
             case InboxSpliced(inserted=inserted) if line is not None and inserted and self._turn:
                 self._show(line)  # the first prompt needs no telling: whoever reads this has just given it
             case _ if line is not None and isinstance(fact, _SHOWN):
@@ -81,6 +80,15 @@ class LiveView:
                 pass
         if isinstance(fact, TurnEnd):
             self._turn = False
+
+    def _said(self, message: AssistantMessage) -> None:
+        """The end of what was streamed; all of it where nothing was."""
+        calls = any(isinstance(block, ToolUse) for block in message.blocks)
+        if not self._screen.alive and (calls or self._answers):
+            self._screen.words("".join([block.text for block in message.blocks if isinstance(block, Words)]))
+        self._screen.end_words()
+        if message.interrupted:
+            self._screen.line(Text("(interrupted)", "dim"))
 
     def _show(self, line: Line) -> None:
         indent = "  " if line.depth else ""
@@ -127,8 +135,18 @@ class Running:
         """What a body says of itself while it runs."""
         self._progress[call.key] = text
 
-    async def tick(self) -> None:
-        """Count the seconds, until cancelled."""
+    @asynccontextmanager
+    async def counting(self) -> AsyncIterator[None]:
+        """Count the seconds while the block runs."""
+        counting = asyncio.create_task(self._count())
+        try:
+            yield
+        finally:
+            counting.cancel()
+            await asyncio.gather(counting, return_exceptions=True)
+            self._screen.status("")
+
+    async def _count(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(1)

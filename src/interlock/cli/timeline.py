@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text as Styled
 
-from interlock.cli.calls import Calls, SeenCall, who_answered
+from interlock.cli.calls import Calls, SeenCall, answered, label
 from interlock.cli.oneline import arguments, count, moment, offset, short, span
 from interlock.log.event import Event, encode_json
 from interlock.log.facts import (
@@ -60,9 +60,10 @@ from interlock.log.facts import (
     UserMessage,
 )
 from interlock.log.messages import Block, Source, Text, ToolUse
-from interlock.log.reasons import Completed, describe, error_text
+from interlock.log.reasons import Completed, describe
 
 _SHOWN = 400  # characters of a message or a result
+_QUEUED = 80  # characters of a message that is queued: it is shown again when the model is told
 
 # The marks, each with its style.
 FRAME, IN, MODEL, CALL, GOES, EARLY, DONE, FAILED, PERSON, STOP, NOTE = "─»◆→▸↷✓✗?■·"
@@ -139,11 +140,11 @@ class Timeline:
             case ObserverFailed(who=name, point=point, error=error, at=at):
                 return FAILED, "observer", f"{name} failed at {point}, line {at}: {short(error, _SHOWN)}"
             case Unknown(stored_type=type_):
-                return NOTE, type_, "of a kind that is not known here"
+                return NOTE, short(type_, 80), "of a kind that is not known here"
 
             # The inbox
             case InboxSpliced(list=queue, inserted=inserted, removed=removed):
-                parts = [f"{who(message.source)}: {_text(message.content)}" for message in inserted]
+                parts = [f"{who(message.source)}: {_text(message.content, _QUEUED)}" for message in inserted]
                 parts += [f"{count(removed, 'message')} taken back"] if removed else []
                 return IN, f"for the {queue.replace('-', ' ')}", "; ".join(parts)
             case InboxReturned(next_step=step, next_turn=turn, why=why):
@@ -159,7 +160,11 @@ class Timeline:
                 left = pending.next_turn + pending.next_step
                 parked = f"; {count(left, 'message')} pending" if left else ""
                 mark = FRAME if isinstance(reason, Completed) else STOP
-                return mark, f"turn {turn} ends", f"{describe(reason)}, {count(steps, 'step')}{parked}"
+                return (
+                    mark,
+                    f"turn {turn} ends",
+                    f"{short(describe(reason), _SHOWN)}, {count(steps, 'step')}{parked}",
+                )
             case CancelRequested(cause=cause, grace_ms=grace):
                 because = f": {short(cause.reason, _SHOWN)}" if cause.reason else ""
                 soon = f", {span(grace)} grace" if grace is not None else ""
@@ -212,49 +217,48 @@ class Timeline:
                 return None
 
     def _of_call(self, event: Event, call: SeenCall) -> _Said | None:
-        fact, label = event.fact, call.label
+        fact, name = event.fact, call.label
         match fact:
             case ToolCalled(synthetic=synthetic):
-                return None if synthetic else (CALL, label, call.arguments_text())
+                return None if synthetic else (CALL, name, call.arguments_text())
             case SubcallStart():
                 outer = f" (called by {call.outer.label})" if call.outer is not None else ""
-                return CALL, label, f"{call.arguments_text()}{outer}"
+                return CALL, name, f"{call.arguments_text()}{outer}"
             case ToolPrepared(changes=changes, advice=advice):
                 parts = [f"rewritten by {change.who}: {_value(change.after)}" for change in changes]
                 parts += [f"{one.who} advises to {one.verdict}{_because(one.reason)}" for one in advice]
-                return NOTE, label, "; ".join(parts)
+                return NOTE, name, "; ".join(parts)
             case ToolDecided(verdict=verdict, stage=stage, by=by, reason=reason, said=said):
                 others = [one for one in said if one.who != by]
                 voices = _voices(others)
                 if verdict == "deny":
                     by = f"guard {by}" if stage == "guard" else by
-                    return FAILED, label, f"denied by {by}{_because(reason)}{voices}"
+                    return FAILED, name, f"denied by {by}{_because(reason)}{voices}"
                 asks = "asks a person, says" if verdict == "ask" else "allowed by"
-                return GOES, label, f"{asks} {by}{_because(reason)}{voices}"
+                return GOES, name, f"{asks} {by}{_because(reason)}{voices}"
             case ApprovalAsked(question=question):
-                return PERSON, label, f"a person is asked: {short(question, _SHOWN)}"
+                return PERSON, name, f"a person is asked: {short(question, _SHOWN)}"
             case ApprovalDecided():
-                return PERSON, label, _answered(fact)
+                return PERSON, name, answered(fact)
             case ApprovalLate(answer=answer):
-                return NOTE, label, f"a later answer changed nothing: {answer}"
+                return NOTE, name, f"a later answer changed nothing: {short(answer, _SHOWN)}"
             case ToolStarted(run=run):
-                return GOES, label, f"runs{f' again ({run})' if run > 1 else ''}, {call.allowed_by}"
+                return GOES, name, f"runs{f' again ({run})' if run > 1 else ''}, {call.allowed_by}"
             case ToolSettled(ok=ok, ms=ms):
                 ahead = self._calls.ahead_of(call)
                 how = "done" if ok else "failed"
                 waits = f"; its result waits for {ahead.label}" if ahead is not None else ""
                 took = f" after {span(ms)}" if call.started is not None else ""
-                return EARLY, label, f"{how}{took}{waits}"
+                return EARLY, name, f"{how}{took}{waits}"
             case ToolResulted():
                 return _result(fact, call)
             case ToolAbandoned(after_ms=after, how=how):
-                return STOP, label, f"given up after {span(after)} ({how})"
+                return STOP, name, f"given up after {span(after)} ({how})"
             case ToolLate(ok=ok, summary=summary, ms=ms):
                 how = "done" if ok else "failed"
-                return NOTE, label, f"{how} after all, after {span(ms)}: {short(summary, _SHOWN)}"
-            case SubcallEnd(ok=ok, content=content, error=error):
-                code = error.code if error is not None else None
-                return (DONE if ok else FAILED), label, _outcome(content, code)
+                return NOTE, name, f"{how} after all, after {span(ms)}: {short(summary, _SHOWN)}"
+            case SubcallEnd(ok=ok, content=content):
+                return (DONE if ok else FAILED), name, _outcome(content, call, ok=ok)
             case _:
                 return self._said(event)
 
@@ -262,7 +266,6 @@ class Timeline:
 _HOW = {"new": "begun", "resume": "resumed", "fork": "forked"}
 _REPAIRED = {"crash": "a crash", "store-lost": "the store was lost"}
 _REST = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
-_NOT_ALLOWED = {"cancelled": "the question was withdrawn", "unavailable": "nobody was there to answer"}
 
 
 def who(source: Source) -> str:
@@ -270,8 +273,8 @@ def who(source: Source) -> str:
     return f"{source.kind} {source.name}".rstrip()
 
 
-def _text(content: Iterable[Block]) -> str:
-    return short(" ".join([block.text for block in content if isinstance(block, Text)]), _SHOWN)
+def _text(content: Iterable[Block], limit: int = _SHOWN) -> str:
+    return short(" ".join([block.text for block in content if isinstance(block, Text)]), limit)
 
 
 def _value(value: Any) -> str:
@@ -290,7 +293,7 @@ def _voices(said: Iterable[Said]) -> str:
 
 def _answer(message: AssistantMessage) -> str:
     parts = [_text(message.blocks)]
-    parts += [f"→ {use.name}#{use.id}" for use in message.blocks if isinstance(use, ToolUse)]
+    parts += [f"→ {label(use.name, use.id)}" for use in message.blocks if isinstance(use, ToolUse)]
     if message.interrupted:
         parts.append("(interrupted)")
     if message.dropped_calls:
@@ -300,33 +303,26 @@ def _answer(message: AssistantMessage) -> str:
     return " ".join([part for part in parts if part]) or "(no content)"
 
 
-def _answered(answer: ApprovalDecided) -> str:
-    if answer.outcome in _NOT_ALLOWED:
-        return _NOT_ALLOWED[answer.outcome]
-    says = "yes, once" if answer.outcome == "allowed-once" else "no"
-    return f"{who_answered(answer)} says {says}{_because(answer.message)}"
-
-
-def _outcome(content: Iterable[Text], code: str | None) -> str:
+def _outcome(content: Iterable[Text], call: SeenCall, *, ok: bool) -> str:
+    """How it ended, and what the model reads of it."""
     text = "\n".join([block.text for block in content])
-    if code is not None:
-        return f"{code.lower()}: {short(text.removeprefix(error_text(code, '')), _SHOWN)}"
+    after = ""
+    if call.started is not None and call.settled is not None:
+        after = f" after {span(call.settled - call.started)}"
+    if not ok:
+        how = "never ran" if call.started is None else f"failed{after}"
+        return f"{how}; the model reads: {short(text, _SHOWN)}"
     lines = text.count("\n") + 1
-    return count(lines, "line") if lines > 1 else short(text, _SHOWN) or "ok"
+    return f"done{after}: {count(lines, 'line') if lines > 1 else short(text, _SHOWN)}"
 
 
 def _result(fact: ToolResulted, call: SeenCall) -> _Said:
-    error = fact.error
-    words = _outcome(fact.content, error.code if error is not None else None)
-    if call.started is None:
-        words = f"never ran; {words}"
-    elif call.settled is not None:
-        words = f"{words}, after {span(call.settled - call.started)}"
+    ok = fact.error is None
     parts = [f"{edit.what} by {edit.who}" for edit in fact.edits]
-    parts += [f"{count(len(fact.contexts), 'note')} for the model"] if fact.contexts else []
+    parts += [f"with {count(len(fact.contexts), 'note')} for the model"] if fact.contexts else []
     parts += [f"the turn is ended by {fact.stop}"] if fact.stop else []
     more = f" ({', '.join(parts)})" if parts else ""
-    return (DONE if error is None else FAILED), call.label, f"{words}{more}"
+    return (DONE if ok else FAILED), call.label, f"{_outcome(fact.content, call, ok=ok)}{more}"
 
 
 def _hook_said(fact: HookResulted) -> str:

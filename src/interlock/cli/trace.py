@@ -6,7 +6,7 @@ tool and invalid arguments meet no hook.
 
 from __future__ import annotations
 
-from interlock.cli.calls import Calls, SeenCall, who_answered
+from interlock.cli.calls import Calls, SeenCall, answered
 from interlock.cli.oneline import short
 from interlock.log.event import Event
 from interlock.log.facts import (
@@ -76,14 +76,9 @@ class Trace:
                     *self._pre(call),
                     self._permission(call, "ask", "default", f"{self._rest}: {question}"),
                 ]
-            case ApprovalDecided(outcome="allowed-once") as answer:
-                return [self._permission(call, "allow", "approval", f"{who_answered(answer)} said yes, once")]
-            case ApprovalDecided(outcome=outcome, message=message):
-                return [
-                    self._permission(
-                        call, "deny", "approval", f"{outcome}{f': {message}' if message else ''}"
-                    )
-                ]
+            case ApprovalDecided(outcome=outcome) as answer:
+                verdict = "allow" if outcome == "allowed-once" else "deny"
+                return [self._permission(call, verdict, "approval", answered(answer))]
             case ToolStarted(run=1):
                 if call.key in self._judged:
                     return self._pre(call)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
@@ -37,6 +38,7 @@ class Point(Generic[A]):
     answers: tuple[type, ...]
     merge: str  # the merge law, in words, for the documentation
     listener: str = ""  # its signature, for the documentation
+    awaited: bool = True  # its listeners may be async, and take a timeout
 
     def __repr__(self) -> str:
         return f"<Point {self.name}>"
@@ -56,11 +58,28 @@ class Listener:
 SPEAKER: ContextVar[Listener | None] = ContextVar("interlock_speaker", default=None)
 
 
+@contextmanager
+def speaking(listener: Listener) -> Iterator[None]:
+    """A region in which what is sent is sent by this listener."""
+    token = SPEAKER.set(listener)
+    try:
+        yield
+    finally:
+        SPEAKER.reset(token)
+
+
 class ListenerTimeout(Exception):
     """A listener took longer than its `timeout`."""
 
     def __init__(self, who: str, timeout: float) -> None:
         super().__init__(f"{who} took longer than its {timeout:g} s")
+
+
+class ListenerCancelled(Exception):
+    """A listener ended in a `CancelledError` that nobody had asked for."""
+
+    def __init__(self, who: str) -> None:
+        super().__init__(f"{who} was cancelled from within: something it awaited was")
 
 
 def name_of(fn: Callable[..., Any]) -> str:
@@ -70,12 +89,17 @@ def name_of(fn: Callable[..., Any]) -> str:
     return f"{module}.{qualified}" if module and module != "__main__" else str(qualified)
 
 
+def is_async(fn: Callable[..., Any]) -> bool:
+    """Whether calling it gives a coroutine."""
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+
+
 async def hear(listener: Listener, signal: Signal | None, *arguments: Any) -> Any:
     """The listener's answer: None, or an instance of one of the point's answer classes.
 
     Raises:
         HookContractError: it answered something else.
-        ListenerTimeout: it exceeded its timeout.
+        ListenerTimeout: it exceeded its timeout. ListenerCancelled: it cancelled itself.
         Stopped: the signal was set while it was awaited.
         Exception: whatever it raised.
     """
@@ -86,11 +110,34 @@ async def hear(listener: Listener, signal: Signal | None, *arguments: Any) -> An
             return None
         if type(answer) not in listener.point.answers and inspect.isawaitable(answer):
             answer = await _awaited(listener, signal, answer)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise ListenerCancelled(listener.who) from None
     finally:
         SPEAKER.reset(token)
     if answer is None or type(answer) in listener.point.answers:
         return answer
     raise HookContractError(_illegal(listener.point, answer), who=listener.who, point=listener.point.name)
+
+
+def tell(listener: Listener, *arguments: Any) -> None:
+    """Call an observer, which returns nothing and does not suspend. Whoever calls contains what this raises.
+
+    Raises:
+        TypeError: it answered something, or it is async.
+        Exception: whatever it raised.
+    """
+    token = SPEAKER.set(listener)
+    try:
+        answer = listener.fn(*arguments)
+    finally:
+        SPEAKER.reset(token)
+    if answer is not None:
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise TypeError(f"an observer returns nothing and is not async; it gave {type(answer).__name__}")
 
 
 async def _awaited(listener: Listener, signal: Signal | None, answer: Awaitable[Any]) -> Any:

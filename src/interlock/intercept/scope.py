@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from interlock.errors import UsageError
-from interlock.intercept.point import Listener, Point, name_of
+from interlock.intercept.point import Listener, Point, is_async, name_of
 
 Dispose = Callable[[], None]
 
@@ -44,16 +44,10 @@ class Scope:
         """Register a listener at a point; returns the way to undo it.
 
         Raises:
-            UsageError: `fn` cannot be called, the timeout is not above 0, or the scope is closed.
+            UsageError: `fn` cannot be called, or is async where nobody awaits it; the timeout is not above 0, or
+                nobody keeps it; the scope is closed.
         """
-        if not callable(fn):
-            raise UsageError(f"{point.name}: a listener is a function, not {type(fn).__name__}")
-        given: object = timeout
-        if given is not None and not (isinstance(given, (int, float)) and given > 0):
-            raise UsageError(f"{point.name}: timeout is a number of seconds above 0, not {timeout!r}")
-        listener = Listener(point, fn, name or f"{self.name}:{name_of(fn)}", timeout)
-        self._listeners.setdefault(point, []).append(listener)
-        self._changed(point)
+        listener = self.listener(point, fn, timeout=timeout, name=name)
 
         def dispose() -> None:
             listeners = self._listeners.get(point, [])
@@ -61,7 +55,24 @@ class Scope:
                 listeners.remove(listener)
                 self._changed(point)
 
-        return self.owns(dispose)
+        undo = self.owns(dispose)
+        self._listeners.setdefault(point, []).append(listener)
+        self._changed(point)
+        return undo
+
+    def listener(
+        self, point: Point[Any], fn: Callable[..., Any], *, timeout: float | None, name: str | None
+    ) -> Listener:
+        """A listener as `listen` registers it, checked. Raises as `listen`."""
+        if not callable(fn):
+            raise UsageError(f"{point.name}: a listener is a function, not {type(fn).__name__}")
+        given: object = timeout
+        if given is not None and not (isinstance(given, (int, float)) and given > 0):
+            raise UsageError(f"{point.name}: timeout is a number of seconds above 0, not {timeout!r}")
+        if not point.awaited and (given is not None or is_async(fn)):
+            what = "is async" if is_async(fn) else "has a timeout"
+            raise UsageError(f"{point.name} does not await its listeners, and {name_of(fn)} {what}")
+        return Listener(point, fn, name or f"{self.name}:{name_of(fn)}", timeout)
 
     def owns(self, undo: Dispose) -> Dispose:
         """Call `undo` when the scope is left, newest first, unless it was called before.

@@ -111,15 +111,19 @@ class Message(
 
 
 def as_message(message: str | Message, source: Source | None = None) -> Message:
-    """A person's message from a string or a `Message`, checked.
+    """A person's message from a string or a `Message`, checked: an immutable copy that the log can hold.
 
     Raises:
         NotJSON: it is not text of valid Unicode, has no content, or is not of role user or system.
     """
     if isinstance(message, str):
-        return Message(role="user", content=(Text(check_text(message)),), source=source or PERSON)
+        message = Message(role="user", content=(Text(check_text(message)),), source=source or PERSON)
+        return message if source is None else _copied(message)
     if type(message) is not Message:
         raise NotJSON(f"a message is a str or an interlock.Message, not {type(message).__name__}")
+    if source is not None and message.source == PERSON:
+        message = msgspec.structs.replace(message, source=source)
+    message = _copied(message)
     if message.role not in ("user", "system"):
         raise NotJSON(f"only user and system messages can be sent, not {message.role!r}")
     if not message.content:
@@ -127,8 +131,17 @@ def as_message(message: str | Message, source: Source | None = None) -> Message:
     for i, block in enumerate(message.content):
         if type(block) is not Text:
             raise NotJSON(f"only text can be sent, not {type(block).__name__}", f"$.content[{i}]")
-        check_text(block.text, f"$.content[{i}].text")
-    check_text(message.id, "$.id")
-    if source is not None and message.source == PERSON and source != PERSON:
-        return msgspec.structs.replace(message, source=source)
     return message
+
+
+_decode = msgspec.json.Decoder(Message).decode
+
+
+def _copied(message: Message) -> Message:
+    """A copy as it would be read back. Structs do not check what they are made of; reading does."""
+    try:
+        return _decode(msgspec.json.encode(message))
+    except UnicodeEncodeError:
+        raise NotJSON("invalid Unicode: a lone surrogate") from None
+    except (msgspec.MsgspecError, TypeError) as error:
+        raise NotJSON(str(error)) from None

@@ -18,7 +18,16 @@ from threading import get_ident
 from time import gmtime, strftime, time
 from typing import TYPE_CHECKING, Any, overload
 
-from interlock.errors import IllegalFact, SessionClosed, SessionError, StoreFailed, WrongThread
+from interlock.errors import (
+    IllegalFact,
+    ReadOnlySession,
+    SessionClosed,
+    SessionError,
+    StoreFailed,
+    UnknownSession,
+    WrongThread,
+    said_error,
+)
 from interlock.log.causes import Spans, citing
 from interlock.log.closing import CRASHED, closers
 from interlock.log.event import Event
@@ -163,6 +172,8 @@ class Session:
             if breach is not None:
                 raise IllegalFact(breach.law, breach.problem, seq=breach.seq)
             state.apply(event)
+        if state.created is None:
+            raise UnknownSession(self.id)  # made, and lost before its first line was on disk
         if self.readonly:
             return
         self.append(SessionOpened(state.life + 1, "resume", host=socket.gethostname(), pid=os.getpid()))
@@ -193,10 +204,12 @@ class Session:
 
         Raises:
             IllegalFact: a law forbids one of them.
-            SessionClosed, StoreFailed, WrongThread: nothing can be appended.
+            SessionClosed, ReadOnlySession, StoreFailed, WrongThread: nothing can be appended.
         """
-        if self._closed or self.readonly:
+        if self._closed:
             raise SessionClosed(self.id)
+        if self.readonly:
+            raise ReadOnlySession(self.id)
         if get_ident() != self._thread:
             raise WrongThread("append")
         journal = self._journal
@@ -207,7 +220,11 @@ class Session:
         if len(facts) == 1:
             event = self._next(facts[0], now, causes)
             events: tuple[Event, ...] = (event,)
-            journal.write(events)
+            try:
+                journal.write(events)
+            except StoreFailed:
+                self._wake_followers()  # nothing more will come
+                raise
             self.state.apply(event)
         else:
             events = self._append_all(facts, now, causes)
@@ -215,7 +232,9 @@ class Session:
         if observers:
             for event in events:
                 if type(event.fact) in observers or None in observers:
-                    self._tell(event)
+                    self._untold.append(event)
+            if self._untold and not self._telling:
+                self._tell()
         if self._followers:
             self._wake_followers()
         return events
@@ -250,6 +269,7 @@ class Session:
             self.state = State()
             for event in self._journal.read(0, None):
                 self.state.apply(event)
+            self._wake_followers()  # if the store has failed, nothing more will come
             raise
         return tuple(made)
 
@@ -259,7 +279,11 @@ class Session:
         Raises:
             StoreFailed: it is not, and will not be.
         """
-        await self._journal.barrier()
+        try:
+            await self._journal.barrier()
+        except StoreFailed:
+            self._wake_followers()
+            raise
 
     # Telling
 
@@ -283,10 +307,7 @@ class Session:
 
         return dispose
 
-    def _tell(self, event: Event) -> None:
-        self._untold.append(event)
-        if self._telling:
-            return
+    def _tell(self) -> None:
         self._telling = True
         try:
             while self._untold:
@@ -303,7 +324,9 @@ class Session:
         if isinstance(event.fact, ObserverFailed) or self._journal.failure is not None or self._closed:
             return  # a failure to observe a failure would never end
         self.append(
-            ObserverFailed("session", listening.who, f"{type(error).__name__}: {error}"[:500], event.seq)
+            ObserverFailed(
+                "session", listening.who, f"{type(error).__name__}: {said_error(error)}"[:500], event.seq
+            )
         )
 
     def _wake_followers(self) -> None:
@@ -313,11 +336,11 @@ class Session:
                 future.set_result(None)
 
     async def changed(self, after: int, *, poll: float = 0.2) -> None:
-        """Wait until there is a line after seq `after`, or the session is closed.
+        """Wait until there is a line after seq `after`, the session is closed, or its store has failed.
 
         On a read-only session, which another process may be writing, it looks every `poll` seconds.
         """
-        while self._journal.head <= after and not self._closed:
+        while self._journal.head <= after and not self._closed and self._journal.failure is None:
             if self.readonly:
                 before = self._journal.head
                 if await self._journal.refresh() == before:
@@ -334,6 +357,9 @@ class Session:
         """Every event from the one after seq `after`, as it comes, until the session is closed.
 
         A cursor over the log, without a queue: a slow follower delays nobody and loses nothing.
+
+        Raises:
+            StoreFailed: nothing more can be written; what was, has been given.
         """
         at = after
         while True:
@@ -344,6 +370,8 @@ class Session:
                     yield event
             elif self._closed:
                 return
+            elif self._journal.failure is not None:
+                raise self._journal.failure
             else:
                 await self.changed(at)
 
@@ -411,7 +439,11 @@ async def open_session(
     session = Session(
         session_id, await store.open(session_id, readonly=readonly), clock=clock, readonly=readonly
     )
-    await session._load()
+    try:
+        await session._load()
+    except BaseException:
+        await session.close()
+        raise
     return session
 
 

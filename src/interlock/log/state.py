@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from interlock.log.assembly import Assembly
 from interlock.log.event import Event
 from interlock.log.facts import (
@@ -18,6 +20,7 @@ from interlock.log.facts import (
     AssistantChunk,
     AssistantMessage,
     CancelRequested,
+    DecisionMade,
     Fact,
     HistoryReplaced,
     InboxClaimed,
@@ -380,8 +383,13 @@ class State:
         self.turn = None
 
     def _cancelled(self, seq: int, fact: CancelRequested, event: Event) -> None:
-        if self.turn is not None and self.turn.cancel is None:
-            self.turn.cancel = fact
+        turn = self.turn
+        if turn is None:
+            return
+        if turn.cancel is None:
+            turn.cancel = fact
+        elif not fact.keep_inbox:  # the first cause stays; what is pending goes with the first that says so
+            turn.cancel = msgspec.structs.replace(turn.cancel, keep_inbox=False)
 
     def _step_started(self, seq: int, fact: StepStart, event: Event) -> None:
         turn = self.turn
@@ -408,6 +416,11 @@ class State:
             turn.hook_forced = True
         if fact.call is not None and turn is not None and turn.owed:
             turn.owed = [owed for owed in turn.owed if owed.message.id != fact.id]
+
+    def _left_out(self, seq: int, fact: DecisionMade, event: Event) -> None:
+        turn = self.turn
+        if fact.dropped and turn is not None:
+            turn.owed = [owed for owed in turn.owed if owed.message.id not in fact.dropped]
 
     def _headed(self, seq: int, fact: RequestHeader, event: Event) -> None:
         self.header, self.header_seq, self.header_life = fact, seq, event.life
@@ -548,6 +561,7 @@ _CHANGES: dict[type[Fact], Callable[[State, int, Any, Event], None]] = {
     StepStart: State._step_started,
     StepEnd: State._step_ended,
     UserMessage: State._told,
+    DecisionMade: State._left_out,
     RequestHeader: State._headed,
     RequestSent: State._sent,
     AssistantChunk: State._chunk,

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import Future as ThreadFuture
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, assert_never, get_args
@@ -25,12 +26,12 @@ from interlock.errors import (
     InputDropped,
     ModelFailure,
     SessionClosed,
-    StoreFailed,
     UsageError,
     WrongThread,
+    said_error,
 )
 from interlock.intercept.decisions import Verdict
-from interlock.intercept.point import SPEAKER
+from interlock.intercept.point import SPEAKER, Listener, hear, tell
 from interlock.intercept.signal import Signal
 from interlock.log.closing import cancelled, end_approval
 from interlock.log.event import Event
@@ -128,7 +129,10 @@ class Agent(Layer):
             raise ConfigError(f"cwd {str(self.cwd)!r} is no folder")
         given = model if model is not None else self.harness.model
         self._model: Model | None = resolve_model(given) if given is not None else None
+        if self._model is not None and not isinstance(self._model, Model):
+            raise ConfigError(f"a model is provider:name or an adapter, not {type(self._model).__name__}")
         self._owns_model = isinstance(given, str)
+        self._others: dict[str, Model] = {}  # that listeners at agent/request asked for, by provider:name
         self.sections: tuple[Section, ...] = sections(instructions)
         self._resume = session
         self._store: Store = store if store is not None else self.harness.store
@@ -203,15 +207,9 @@ class Agent(Layer):
         how = "new" if self._resume is None else "resume"
         for listener in self.scope.listeners(SESSION_START):
             try:
-                answer = listener.fn(SessionStart(self, how))
-                if asyncio.iscoroutine(answer):
-                    await answer
+                await hear(listener, None, SessionStart(self, how))
             except Exception as error:  # noqa: BLE001  # an observer: contained, and on record
-                session.append(
-                    ObserverFailed(
-                        "agent/session-start", listener.who, f"{type(error).__name__}: {error}"[:500], 0
-                    )
-                )
+                self._contain(listener, error)
 
     async def aclose(self) -> None:
         """Stop (cause `disposed`), wait for what runs, unwind the scope, close the log. Twice is harmless."""
@@ -234,8 +232,9 @@ class Agent(Layer):
             if session is not None:
                 await session.close()
         finally:
-            if self._owns_model and self._model is not None:
-                await self._model.aclose()
+            owned = [self._model] if self._owns_model and self._model is not None else []
+            for model in (*owned, *self._others.values()):
+                await model.aclose()
             if self._own_harness:
                 await self.harness.aclose()
 
@@ -640,12 +639,15 @@ class Agent(Layer):
     def _tell(self, point: Any, notice: object) -> None:
         for listener in self.scope.listeners(point):
             try:
-                listener.fn(notice)
+                tell(listener, notice)
             except Exception as error:  # noqa: BLE001  # an observer: contained, and on record
-                session = self._session
-                if session is not None and not session.closed and session.failure is None:
-                    what = f"{type(error).__name__}: {error}"[:500]
-                    session.append(ObserverFailed(point.name, listener.who, what, max(session.head, 0)))
+                self._contain(listener, error)
+
+    def _contain(self, listener: Listener, error: Exception) -> None:
+        session = self._session
+        if session is not None and not session.closed and session.failure is None:
+            what = f"{type(error).__name__}: {said_error(error)}"[:500]
+            session.append(ObserverFailed(listener.point.name, listener.who, what, max(session.head, 0)))
 
     def _observe(self) -> None:
         """Subscribe the observers in force to the log."""
@@ -655,7 +657,7 @@ class Agent(Layer):
         undo: list[Callable[[], None]] = []
         for listener in self.scope.listeners(EVENT):
             types = listener.fn.types if isinstance(listener.fn, EventFilter) else ()
-            undo.append(self.session.observe(listener.fn, *types, who=listener.who))
+            undo.append(self.session.observe(partial(tell, listener), *types, who=listener.who))
 
         def unobserve() -> None:
             for one in undo:
@@ -680,10 +682,13 @@ class Agent(Layer):
         own = self._model
         if own is not None and own.provider == provider:
             return own, None
+        other = f"{provider}:{name}"
         try:
-            return resolve_model(f"{provider}:{name}"), None
+            if other not in self._others:
+                self._others[other] = resolve_model(other)
         except ModelFailure as failure:
             return None, failure
+        return self._others[other], None
 
     def default_verdict(self, call: ToolCall) -> tuple[Verdict, str] | None:
         return self.preset.verdict(call) if self.preset is not None else None

@@ -6,6 +6,7 @@ once a step has admitted it. Both are bounded, and what is refused changes nothi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -15,6 +16,7 @@ from interlock.errors import (
     InboxFull,
     InvalidMessage,
     MessageTooLarge,
+    UsageError,
 )
 from interlock.log.facts import Fact, InboxSpliced, ListName
 from interlock.log.messages import Message, Source, as_message
@@ -23,6 +25,7 @@ from interlock.log.strictjson import NotJSON
 
 MAX_PENDING = 256  # messages in both queues
 MAX_BYTES = 1 << 20  # text of one message, UTF-8
+_CONTEXT_ID = re.compile(r"x\d+\.\d+|s\d+\.\d+\.\d+")  # given to contexts, which pass no queue
 
 
 class Inbox:
@@ -120,8 +123,11 @@ class Inbox:
 
         Raises:
             InboxError: a message is not valid, pending already, or too many are pending.
+            UsageError: no such queue.
         """
         self._ready("inbox.splice")
+        if to not in ("next-turn", "next-step"):
+            raise UsageError(f'the queues are "next-turn" and "next-step", not {to!r}')
         queue = self._session.state.queues.of(to)
         start = max(len(queue) + start, 0) if start < 0 else min(start, len(queue))
         remove = max(0, min(remove, len(queue) - start))
@@ -174,12 +180,14 @@ def checked(message: str | Message, source: Source | None = None) -> Message:
     """A message that can be sent.
 
     Raises:
-        InvalidMessage: not text of valid Unicode. MessageTooLarge: more than 1 MiB of it.
+        InvalidMessage: not text of valid Unicode, or an id that is not the caller's to give. MessageTooLarge: more than 1 MiB of it.
     """
     try:
         made = as_message(message, source)
     except NotJSON as error:
         raise InvalidMessage(str(error)) from None
+    if _CONTEXT_ID.fullmatch(made.id):
+        raise InvalidMessage(f"ids like {made.id!r} are given to contexts: leave it out, or choose another")
     size = made.size
     if size > MAX_BYTES:
         raise MessageTooLarge(size, MAX_BYTES)

@@ -104,7 +104,13 @@ REQUEST: Point[Any] = Point(
     "agent/request", "request", Kind.DECIDE, (Settings,), "pipeline", "(CallSettings)"
 )
 MODEL_STREAM: Point[Any] = Point(
-    "llm/stream", "model_stream", Kind.AROUND, (), "onion; next() once", "(ModelRequest, next)"
+    "llm/stream",
+    "model_stream",
+    Kind.AROUND,
+    (),
+    "onion; next() once",
+    "(ModelRequest, next)",
+    awaited=False,  # it is iterated; a silent stream is timed by `RetryPolicy(idle=...)`
 )
 REQUEST_ERROR: Point[Any] = Point(
     "agent/request-error",
@@ -122,9 +128,9 @@ TURN_STOPPING: Point[Any] = Point(
     "concatenated, through steering; capped",
     "(Stopping)",
 )
-STATUS: Point[Any] = Point("agent/status", "status", Kind.OBSERVE, (), "", "(Status)")
-INBOX: Point[Any] = Point("agent/inbox", "inbox", Kind.OBSERVE, (), "", "(InboxNotice)")
-EVENT: Point[Any] = Point("session/event", "observe", Kind.OBSERVE, (), "", "(Event)")
+STATUS: Point[Any] = Point("agent/status", "status", Kind.OBSERVE, (), "", "(Status)", awaited=False)
+INBOX: Point[Any] = Point("agent/inbox", "inbox", Kind.OBSERVE, (), "", "(InboxNotice)", awaited=False)
+EVENT: Point[Any] = Point("session/event", "observe", Kind.OBSERVE, (), "", "(Event)", awaited=False)
 
 POINTS = (
     SESSION_START,
@@ -204,13 +210,18 @@ class On:
         """Be told of events after they were committed: `@agent.on.observe(ToolResulted)`; of all, without types.
 
         Raises:
-            UsageError: something that is not a fact class.
+            UsageError: something that is not a fact class, or a function that is none or async.
         """
         for cls in types:
             given: object = cls
             if not (isinstance(given, type) and issubclass(given, Fact)):
                 raise UsageError(f"on.observe takes fact classes from interlock.log.facts, not {cls!r}")
-        return lambda fn: self._scope.listen(EVENT, EventFilter(fn, types))
+
+        def register(fn: Callable[[Event], object]) -> Dispose:
+            checked = self._scope.listener(EVENT, fn, timeout=None, name=None)
+            return self._scope.listen(EVENT, EventFilter(fn, types), name=checked.who)
+
+        return register
 
 
 class EventFilter:
@@ -219,7 +230,6 @@ class EventFilter:
     def __init__(self, fn: Callable[[Event], object], types: tuple[type[Fact], ...]) -> None:
         self.fn = fn
         self.types = types
-        self.__qualname__ = str(getattr(fn, "__qualname__", type(fn).__name__))
 
-    def __call__(self, event: Event) -> None:
-        self.fn(event)
+    def __call__(self, event: Event) -> object:
+        return self.fn(event)

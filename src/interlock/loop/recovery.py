@@ -1,6 +1,6 @@
 """What follows a failed request: another attempt, or the end of the turn.
 
-Lives here: `recover`. Listeners are asked first, then the policy of the adapter or the agent; the wait is recorded
+Lives here: `Recovery`. Listeners are asked first, then the policy of the adapter or the agent; the wait is recorded
 before it begins.
 """
 
@@ -14,6 +14,7 @@ from interlock.errors import ModelFailure
 from interlock.intercept.decisions import GiveUp, Retry
 from interlock.intercept.point import hear
 from interlock.intercept.scope import Scope
+from interlock.intercept.signal import Signal
 from interlock.log.facts import DecisionMade, RetryScheduled, RetryStarted, Said
 from interlock.log.session import Session
 from interlock.loop.points import REQUEST_ERROR, Attempt
@@ -23,40 +24,45 @@ from interlock.models.retry import RetryPolicy
 class Recovery:
     """The retries of one step."""
 
-    def __init__(self, session: Session, scope: Scope, policy: RetryPolicy, rng: Random) -> None:
+    def __init__(self, session: Session, scope: Scope, rng: Random) -> None:
         self._session = session
         self._scope = scope
-        self._policy = policy
         self._rng = rng
         self._retried: dict[tuple[str, str], int] = {}  # by provider and policy
 
-    async def again(self, failure: ModelFailure, attempt: Attempt, sent: int) -> bool:
-        """Whether to send the request again; the wait is over when this returns True.
+    async def wanted(
+        self, failure: ModelFailure, attempt: Attempt, sent: int, policy: RetryPolicy
+    ) -> RetryScheduled | None:
+        """The retry that a listener or `policy`, that of the adapter that failed, wants; None: give up.
 
         Raises:
             Stopped: the turn was stopped.
             Exception: a listener failed: there is no recovery from that.
         """
-        signal = attempt.signal
         delay, mode, key = await self._asked(failure, attempt, sent), "listener", "listener"
+        attempt.signal.raise_if_set()
+        limit: int | None = None
         if delay is None:
-            mode, key = self._policy.mode, "policy"
-            n = self._retried.get((attempt.provider, key), 0) + 1
-            delay = self._policy.delay(failure, n, self._rng)
+            mode, key, limit = policy.mode, "policy", policy.retries
+        n = self._retried.get((attempt.provider, key), 0) + 1
+        if delay is None:
+            delay = policy.delay(failure, n, self._rng)
         if delay is None or delay < 0:
-            return False
-        signal.raise_if_set()
-        n = self._retried[attempt.provider, key] = self._retried.get((attempt.provider, key), 0) + 1
-        retry_id = f"r{sent}"
-        limit = self._policy.retries if key == "policy" else None
+            return None
+        self._retried[attempt.provider, key] = n
         kind: Any = mode
-        self._session.append(
-            RetryScheduled(retry_id, sent, attempt.provider, kind, key, n, round(delay * 1000), limit)
-        )
+        return RetryScheduled(f"r{sent}", sent, attempt.provider, kind, key, n, round(delay * 1000), limit)
+
+    async def wait(self, retry: RetryScheduled, signal: Signal) -> None:
+        """Wait as long as it says; that is on record before and after.
+
+        Raises:
+            Stopped: the turn was stopped.
+        """
+        self._session.append(retry)
         with signal.cutting():
-            await asyncio.sleep(delay)
-        self._session.append(RetryStarted(retry_id))
-        return True
+            await asyncio.sleep(retry.delay_ms / 1000)
+        self._session.append(RetryStarted(retry.retry_id))
 
     async def _asked(self, failure: ModelFailure, attempt: Attempt, sent: int) -> float | None:
         """Seconds that a listener wants to wait, -1 if one gives up, None if nobody owns it."""

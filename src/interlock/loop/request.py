@@ -16,7 +16,7 @@ from interlock.intercept.point import hear
 from interlock.intercept.scope import Scope
 from interlock.intercept.signal import Signal
 from interlock.log.event import encode_json
-from interlock.log.facts import RequestHeader, RequestSent, Section, ToolSpec
+from interlock.log.facts import DecisionMade, RequestHeader, RequestSent, Said, Section, ToolSpec
 from interlock.log.history import request_digest
 from interlock.log.session import Session
 from interlock.log.strictjson import EMPTY, FrozenDict
@@ -48,10 +48,18 @@ class Assembler:
             Exception: a listener failed: the turn ends with an error, without recovery.
         """
         settings = base
+        said: list[Said] = []
         for listener in self._scope.listeners(REQUEST):
             answer = await hear(listener, signal, CallSettings(agent, turn, step, attempt, settings))
             if answer is not None:
                 settings = FrozenDict({**settings, **answer.changed})
+                said.append(Said(listener.who, "settings", ", ".join(sorted(answer.changed)) or None))
+        if said:
+            step_start = self._session.state.step
+            assert step_start is not None
+            self._session.append(
+                DecisionMade(REQUEST.name, step_start.seq, "settings", said[0].who, tuple(said))
+            )
         return settings
 
     def send(

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
-from interlock.errors import InputDropped
 from interlock.log.facts import ListName, Usage
 from interlock.log.messages import Message
 from interlock.log.reasons import Completed, EndReason

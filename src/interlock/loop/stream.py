@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
-from interlock.errors import HookContractError, ModelFailure
+from interlock.errors import HookContractError, ModelFailure, said_error
 from interlock.intercept.point import Listener, speaking
 from interlock.intercept.signal import Signal, Stopped
 from interlock.log.facts import AssistantChunk, Usage
@@ -29,7 +29,6 @@ from interlock.models.protocol import (
     TextDelta,
     UsageReport,
 )
-from interlock.tools.admission import said_error
 
 
 async def consume(
@@ -58,7 +57,7 @@ async def consume(
     except (Exception, asyncio.CancelledError) as error:  # an adapter's or a wrapper's own
         if _from_outside(error) or (onion is not None and error is not onion.failure):
             raise
-        return _failure(error)
+        failure = _failure(error)
     finally:
         if onion is not None:
             await onion.aclose()
@@ -95,10 +94,20 @@ async def _append(
     session: Session, stream: AsyncIterator[Chunk], signal: Signal, sent: int, watch: _Watch | None
 ) -> None:
     append = session.append
+    unbroken = 0
     async for chunk in stream:
         if signal.cause is not None:
             return
-        if type(chunk) is TextDelta and type(chunk.text) is str and chunk.text.isascii():
+        unbroken += 1
+        if unbroken == _UNBROKEN:  # a stream that never waits must not keep everybody else from running
+            unbroken = 0
+            await asyncio.sleep(0)
+        if (
+            type(chunk) is TextDelta
+            and type(chunk.text) is str
+            and chunk.text.isascii()
+            and type(chunk.block) is int
+        ):
             append(AssistantChunk(sent, "text", chunk.block, chunk.text))
         else:
             append(_fact(sent, chunk))
@@ -118,6 +127,9 @@ async def _close(stream: Any) -> None:
     close = getattr(stream, "aclose", None)
     if close is not None:
         await close()
+
+
+_UNBROKEN = 128  # chunks logged before others get a turn
 
 
 class _Watch:
@@ -148,7 +160,7 @@ class _Malformed(ValueError):
     """What came out of a stream is no chunk."""
 
 
-_REASONS = frozenset(get_args(Finish.__annotations__["reason"]))
+_REASONS = get_args(get_type_hints(Finish)["reason"])
 
 
 def _fact(sent: int, chunk: object) -> AssistantChunk:
@@ -241,6 +253,8 @@ class _Onion:
                     yield chunk
             finally:
                 await _close(stream)
+        except Stopped:
+            raise
         except (Exception, asyncio.CancelledError) as error:
             if _from_outside(error):
                 raise

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 
 import msgspec
 
-from interlock.errors import HookContractError, ModelFailure, StoreFailed
+from interlock.errors import HookContractError, ModelFailure, StoreFailed, said_error
 from interlock.intercept.decisions import Continue, Enter, Reject
 from interlock.intercept.point import Listener, hear
 from interlock.intercept.signal import Signal, Stopped
@@ -62,7 +62,6 @@ from interlock.loop.budget import Meter
 from interlock.loop.points import MODEL_STREAM, PRE_STEP, TURN_STOPPING, Attempt, Proposal, Stopping
 from interlock.loop.recovery import Recovery
 from interlock.loop.stream import consume
-from interlock.tools.admission import said_error
 from interlock.tools.batch import Batch
 from interlock.tools.pipeline import CallJob
 
@@ -192,11 +191,13 @@ class TurnRun:
     async def _propose(self, owed: bool) -> bool | Blocked:
         """Claim, assemble, ask `agent/pre-step`, and enter the step. False: there is nothing to enter."""
         session, agent = self.session, self.agent
+        self.signal.raise_if_set()
         turn = session.state.turn
         assert turn is not None
         step = turn.steps + 1
         riding = {owing.message.id: owing.call for owing in turn.owed}
         batch = self._claim(step)
+        self.signal.raise_if_set()
         self._system, self._tools = agent.sections, agent.registry.specs()
         proposal = Proposal(agent, batch, self.number, step, self.signal)
         if agent.scope.listeners(PRE_STEP):
@@ -397,12 +398,14 @@ class TurnRun:
             if failure is None:
                 return self._commit_answer(sent, step)
             session.append(RequestFailed(sent, failure_of(failure)))
-            recovery = recovery or Recovery(session, agent.scope, policy, agent.rng)
+            recovery = recovery or Recovery(session, agent.scope, agent.rng)
             heard = Attempt(agent, self.number, step, attempt, request.provider, signal)
+            retry = await recovery.wanted(failure, heard, sent, policy)
+            if retry is None:
+                raise _Ended(failed(reason_of(failure)))
             if attempt >= policy.attempts_per_step:
                 raise _Ended(over_budget(OverBudget("attempts", policy.attempts_per_step, attempt)))
-            if not await recovery.again(failure, heard, sent):
-                raise _Ended(failed(reason_of(failure)))
+            await recovery.wait(retry, signal)
 
     def _commit_answer(self, sent: int, step: int) -> list[ToolUse]:
         open_step = self.session.state.step
@@ -447,6 +450,7 @@ class TurnRun:
                 said.append(Said(listener.who, "continue", answer.message.text))
                 steered += [_from(message, listener.who) for message in (*answer.contexts, answer.message)]
         self.signal.raise_if_set()
+        state = session.state  # a listener whose append was refused has had it made anew
         queued = [waiting.message for waiting in state.queues.next_step]
         if not steered and not queued:
             return False

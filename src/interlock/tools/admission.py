@@ -14,7 +14,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from interlock.errors import HookContractError
+from interlock.errors import HookContractError, said_error
 from interlock.intercept.decisions import (
     ALLOW,
     Advise,
@@ -27,7 +27,7 @@ from interlock.intercept.decisions import (
     strictest,
     verdict_name,
 )
-from interlock.intercept.point import Listener, hear
+from interlock.intercept.point import Listener, hear, speaking
 from interlock.intercept.signal import Stopped
 from interlock.log.facts import Advice, CallError, Change, Said
 from interlock.log.messages import Message, Text
@@ -66,16 +66,6 @@ def failure(
         contexts=contexts,
         ran=ran,
     )
-
-
-def said_error(error: BaseException) -> str:
-    """What an exception says, whatever it is: some cannot even be turned into text."""
-    try:
-        text = str(error)
-        text.encode()
-    except Exception:  # noqa: BLE001  # foreign __str__, or text that is not Unicode
-        return f"{type(error).__name__} (its message cannot be shown)"
-    return text or type(error).__name__
 
 
 def as_context(message: Message, key: int, n: int) -> Message:
@@ -177,7 +167,10 @@ async def prepare(batch: Batch, call: ToolCall) -> Prepared:
                 case Refuse(error=error, contexts=contexts):
                     made.contexts += contexts
                     made.refused = failure(
-                        made.call, error.code or DENIED, said_error(error), name=type(error).__name__
+                        made.call,
+                        (error.code or DENIED).upper(),
+                        said_error(error),
+                        name=type(error).__name__,
                     )
                     return made
                 case _:
@@ -315,7 +308,8 @@ def guard(batch: Batch, call: ToolCall) -> Decided | None:
         code, reason, problem = GUARD_DENIED, None, None
         contexts: tuple[Message, ...] = ()
         try:
-            answer = listener.fn(call)
+            with speaking(listener):
+                answer = listener.fn(call)
             if answer is None:
                 continue
             if type(answer) is Deny:

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from interlock.errors import HookContractError, ToolError
+from interlock.errors import HookContractError, ToolError, said_error
 from interlock.intercept.decisions import as_contexts
-from interlock.intercept.point import Listener, hear
+from interlock.intercept.point import Listener, hear, tell
 from interlock.intercept.signal import Signal, Stopped
 from interlock.log.messages import Message, Text
 from interlock.log.reasons import (
@@ -28,7 +28,7 @@ from interlock.log.reasons import (
     Cause,
 )
 from interlock.log.strictjson import JSON, NotJSON, check_text
-from interlock.tools.admission import failure, said_error
+from interlock.tools.admission import failure
 from interlock.tools.arguments import InvalidOutput
 from interlock.tools.batch import Batch
 from interlock.tools.call import ToolCall, ToolOutput, ToolResult
@@ -194,7 +194,9 @@ class Execution:
         self.ran = True
         try:
             if tool.is_async and tool.stop is StopMode.PROCESS:
-                value = await tool.fn(**arguments)  # it ends its processes when the signal is set, and says what came
+                value = await tool.fn(
+                    **arguments
+                )  # it ends its processes when the signal is set, and says what came
             elif tool.is_async:
                 with signal.cutting():
                     value = await tool.fn(**arguments)
@@ -253,7 +255,7 @@ class Execution:
     def _progress(self, text: str) -> None:
         for listener in self._batch.scope.listeners(PROGRESS):
             try:
-                listener.fn(self._call, text)
+                tell(listener, self._call, text)
             except Exception:  # noqa: BLE001, S112  # live only: an observer of progress can break nothing
                 continue
 

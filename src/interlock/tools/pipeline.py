@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from interlock.errors import ToolError, UnknownTool
+from interlock.errors import ToolError, UnknownTool, said_error
 from interlock.intercept.decisions import Ask, Deny, Verdict
-from interlock.intercept.point import Listener
+from interlock.intercept.point import Listener, tell
 from interlock.intercept.signal import Stopped
 from interlock.log.closing import closing_text, end_call, hook_stopped
 from interlock.log.event import encode_json
@@ -55,7 +55,6 @@ from interlock.tools.admission import (
     guard,
     look,
     prepare,
-    said_error,
 )
 from interlock.tools.batch import Batch
 from interlock.tools.call import ToolCall, ToolOutput, ToolResult, arguments_of
@@ -463,13 +462,7 @@ class CallJob:
         """Observers of results: contained, and on record when they fail."""
         for listener in self.batch.scope.listeners(RESULT):
             try:
-                answer = listener.fn(self._call, result)
-                if answer is not None:
-                    if asyncio.iscoroutine(answer):
-                        answer.close()
-                    raise TypeError(
-                        f"an observer returns nothing and is not async; it gave {type(answer).__name__}"
-                    )
+                tell(listener, self._call, result)
             except Exception as error:  # noqa: BLE001  # foreign code: contained
                 self._notice("tools/result", (listener.who, said_error(error)))
 

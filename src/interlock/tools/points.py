@@ -44,6 +44,7 @@ GUARD: Point[Any] = Point(
     (Deny,),
     "any deny; the first reason is given; synchronous, before the question and again before the body",
     "(ToolCall)",
+    awaited=False,
 )
 EXECUTE: Point[Any] = Point(
     "tools/execute",
@@ -61,7 +62,11 @@ POST_EXECUTE: Point[Any] = Point(
     "pipeline; any Block wins; contexts in listener order",
     "(ToolCall, ToolResult)",
 )
-RESULT: Point[Any] = Point("tools/result", "result", Kind.OBSERVE, (), "", "(ToolCall, ToolResult)")
-PROGRESS: Point[Any] = Point("tools/progress", "progress", Kind.OBSERVE, (), "", "(ToolCall, str)")
+RESULT: Point[Any] = Point(
+    "tools/result", "result", Kind.OBSERVE, (), "", "(ToolCall, ToolResult)", awaited=False
+)
+PROGRESS: Point[Any] = Point(
+    "tools/progress", "progress", Kind.OBSERVE, (), "", "(ToolCall, str)", awaited=False
+)
 
 POINTS = (PREPARE, PRE_EXECUTE, GUARD, EXECUTE, POST_EXECUTE, RESULT, PROGRESS)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
+from interlock.errors import said_error
 from interlock.log.messages import Text
 from interlock.log.strictjson import JSON, NotJSON, check_text
-from interlock.tools.admission import said_error
 from interlock.tools.arguments import InvalidOutput
 from interlock.tools.call import ToolCall
 

@@ -11,7 +11,7 @@ from typing import assert_never
 
 import msgspec
 
-from interlock.errors import HookContractError
+from interlock.errors import HookContractError, said_error
 from interlock.intercept.decisions import Accept, Block, Replace
 from interlock.intercept.point import Listener, hear
 from interlock.intercept.signal import Stopped
@@ -24,7 +24,7 @@ from interlock.log.reasons import (
     RESULT_WITHHELD,
 )
 from interlock.log.strictjson import check_text
-from interlock.tools.admission import failure, said_error
+from interlock.tools.admission import failure
 from interlock.tools.arguments import InvalidOutput
 from interlock.tools.batch import Batch
 from interlock.tools.call import ToolCall, ToolResult

@@ -1,0 +1,72 @@
+"""The command `interlock`.
+
+Lives here: `main`, the console entry, and the list of commands. Nothing heavy is imported until a command runs.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from interlock import __version__
+from interlock.cli import exit_codes
+from interlock.cli.check import check
+from interlock.cli.demo import demo
+from interlock.cli.log import log
+from interlock.cli.run import run
+from interlock.cli.sessions import sessions
+from interlock.errors import InterlockError
+
+app = typer.Typer(
+    name="interlock",
+    help="An agent harness in which every decision is typed, ordered and on the record.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"interlock {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _interlock(
+    version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    pass
+
+
+app.command()(demo)
+app.command(epilog=exit_codes.HELP)(run)
+app.command()(sessions)
+app.command()(log)
+app.command()(check)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command line, by default the process's own; it always ends in `SystemExit`.
+
+    Raises:
+        SystemExit: with one of `exit_codes`.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # a terminal of another encoding is no reason to fail
+    try:
+        app(args=arguments, prog_name="interlock")
+    except InterlockError as error:
+        print(f"interlock: {error}", file=sys.stderr)
+        raise SystemExit(exit_codes.of_error(error)) from None

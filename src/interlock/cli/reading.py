@@ -1,0 +1,63 @@
+"""Sessions as they are kept, for looking at them: nothing here writes a line.
+
+Lives here: `stored`, the default store, and `find`, from what a person types to a session's id.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from interlock.errors import UnknownSession, UsageError
+from interlock.log.session import Session
+from interlock.log.stores.database import default_path
+from interlock.log.stores.memory import MemoryStore
+from interlock.log.stores.sqlite import SQLiteStore
+from interlock.log.stores.store import SessionInfo, Store
+
+LAST = "last"
+_SEARCHED = 100_000  # sessions among which a part of an id is looked for, newest first
+
+
+@asynccontextmanager
+async def stored() -> AsyncIterator[Store]:
+    """The default store; an empty one where its file does not exist, since looking makes no file."""
+    try:
+        os.stat(default_path())
+    except (FileNotFoundError, NotADirectoryError):
+        store: Store = MemoryStore()
+    else:
+        store = SQLiteStore()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def find(store: Store, typed: str) -> str:
+    """The id of the one session that is meant: a whole id, its beginning, its end, or `last`.
+
+    Raises:
+        UnknownSession: there is none. UsageError: there are several.
+    """
+    found = [info.id for info in await store.list(limit=_SEARCHED) if _means(typed, info)]
+    if typed in found:
+        return typed
+    if typed == LAST:
+        found = found[:1]
+    if not found:
+        raise UnknownSession(typed)
+    if len(found) > 1:
+        some = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+        raise UsageError(f"{typed!r} could be any of {len(found)} sessions: {some}. Type more of the id.")
+    return found[0]
+
+
+def _means(typed: str, info: SessionInfo) -> bool:
+    return typed == LAST or info.id.startswith(typed) or info.id.endswith(typed)
+
+
+async def open_log(store: Store, session_id: str) -> Session:
+    """The log of a session, as it is: no law is checked, so that a broken one can be looked at."""
+    return Session(session_id, await store.open(session_id, readonly=True), readonly=True)

@@ -1,0 +1,57 @@
+"""`interlock sessions`: what is kept."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+
+def sessions(
+    limit: Annotated[int, typer.Option(min=1, help="How many, the last used first.")] = 20,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """List the sessions that are kept, the last used first."""
+    import asyncio
+
+    asyncio.run(_list(limit, json))
+
+
+async def _list(limit: int, as_json: bool) -> None:
+    from interlock.cli.reading import stored
+    from interlock.log.event import encode_json
+    from interlock.log.stores.database import default_path
+
+    async with stored() as store:
+        found = (await store.list(limit=limit))[:limit]
+    if as_json:
+        for info in found:
+            print(encode_json(info).decode())
+        return
+    if not found:
+        print(f"No sessions yet in {default_path()}. `interlock demo` makes one.")
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from interlock.cli.oneline import moment, short
+
+    # Without a terminal there is no width to fit into.
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 250)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("session", no_wrap=True)
+    table.add_column("last used", no_wrap=True)
+    table.add_column("events", justify="right")
+    table.add_column("folder", overflow="fold")
+    table.add_column("title", overflow="fold")
+    for info in found:
+        table.add_row(
+            info.id,
+            moment(info.updated),
+            str(info.events),
+            Text(short(info.cwd or "", 60)),
+            Text(short(info.title or "", 80)),
+        )
+    console.print(table)
