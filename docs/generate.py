@@ -19,6 +19,7 @@ import msgspec
 from fail_closed import fail_closed
 
 import interlock
+from interlock.intercept.point import Kind
 from interlock.log.facts import Fact, known_facts
 from interlock.loop.points import POINTS
 
@@ -135,7 +136,7 @@ def points() -> str:
         [
             f"`{point.name}`",
             f"`{attributes.get(point.attribute, f'agent.on.{point.attribute}')}`",
-            point.kind.value,
+            f"{point.kind.value}{'' if point.awaited or point.kind is Kind.AROUND else ', sync'}",
             f"`{point.listener}`",
             _code([cls.__name__ for cls in point.answers]) or "none",
             point.merge,

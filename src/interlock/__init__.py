@@ -14,18 +14,23 @@ if TYPE_CHECKING:
     from interlock.errors import HookContractError as HookContractError
     from interlock.errors import IllegalFact as IllegalFact
     from interlock.errors import InboxError as InboxError
+    from interlock.errors import InboxFull as InboxFull
     from interlock.errors import InputDropped as InputDropped
     from interlock.errors import InterlockError as InterlockError
+    from interlock.errors import InvalidMessage as InvalidMessage
+    from interlock.errors import MessageTooLarge as MessageTooLarge
     from interlock.errors import ModelFailure as ModelFailure
+    from interlock.errors import ReadOnlySession as ReadOnlySession
     from interlock.errors import SessionBusy as SessionBusy
     from interlock.errors import SessionClosed as SessionClosed
     from interlock.errors import SessionError as SessionError
     from interlock.errors import StoreFailed as StoreFailed
     from interlock.errors import ToolError as ToolError
     from interlock.errors import UnknownFact as UnknownFact
-    from interlock.errors import UnknownMessage as UnknownMessage
     from interlock.errors import UnknownModel as UnknownModel
+    from interlock.errors import UnknownSession as UnknownSession
     from interlock.errors import UnknownTool as UnknownTool
+    from interlock.errors import UnreadableLog as UnreadableLog
     from interlock.errors import UsageError as UsageError
     from interlock.errors import WrongThread as WrongThread
     from interlock.intercept.decisions import Accept as Accept
@@ -138,16 +143,20 @@ _HOME = {
     "HookResult": "interlock.loop.hooks",
     "IllegalFact": "interlock.errors",
     "InboxError": "interlock.errors",
+    "InboxFull": "interlock.errors",
     "InputDropped": "interlock.errors",
     "InterlockError": "interlock.errors",
+    "InvalidMessage": "interlock.errors",
     "MemoryStore": "interlock.log.stores.memory",
     "Message": "interlock.log.messages",
+    "MessageTooLarge": "interlock.errors",
     "Model": "interlock.models.protocol",
     "ModelFailure": "interlock.errors",
     "PostToolContext": "interlock.loop.hooks",
     "PreToolContext": "interlock.loop.hooks",
     "Preset": "interlock.policy.preset",
     "Proposal": "interlock.loop.points",
+    "ReadOnlySession": "interlock.errors",
     "Reasoning": "interlock.log.messages",
     "Receipt": "interlock.loop.result",
     "Refuse": "interlock.intercept.decisions",
@@ -184,9 +193,10 @@ _HOME = {
     "ToolUse": "interlock.log.messages",
     "TurnResult": "interlock.loop.result",
     "UnknownFact": "interlock.errors",
-    "UnknownMessage": "interlock.errors",
     "UnknownModel": "interlock.errors",
+    "UnknownSession": "interlock.errors",
     "UnknownTool": "interlock.errors",
+    "UnreadableLog": "interlock.errors",
     "UsageError": "interlock.errors",
     "UserPromptContext": "interlock.loop.hooks",
     "WrongThread": "interlock.errors",

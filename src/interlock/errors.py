@@ -34,12 +34,16 @@ def _hint(name: str, known: Sequence[str], kind: str) -> str:
 
 
 class UnknownTool(ConfigError):
+    """No tool is called `name`; `known` are those that there are."""
+
     def __init__(self, name: str, known: Sequence[str] = ()) -> None:
         self.name, self.known = name, tuple(known)
         super().__init__(f"No tool named {name!r}.{_hint(name, known, 'tools')}")
 
 
 class UnknownModel(ConfigError):
+    """`name` is not `provider:name` of a known provider; `known` are the providers."""
+
     def __init__(self, name: str, known: Sequence[str] = ()) -> None:
         self.name, self.known = name, tuple(known)
         super().__init__(
@@ -59,6 +63,8 @@ class MissingKey(ConfigError):
 
 
 class DuplicateTool(ConfigError):
+    """A tool called `name` is in this scope already."""
+
     def __init__(self, name: str) -> None:
         self.name = name
         super().__init__(
@@ -87,18 +93,12 @@ class InboxError(UsageError):
 
 
 class DuplicateMessage(InboxError):
+    """A message with the id `message_id` is pending already."""
+
     def __init__(self, message_id: str) -> None:
         self.message_id = message_id
         super().__init__(
             f"A message with id {message_id!r} is already pending. Leave the id out, or use a new one."
-        )
-
-
-class UnknownMessage(InboxError):
-    def __init__(self, message_id: str) -> None:
-        self.message_id = message_id
-        super().__init__(
-            f"No pending message has the id {message_id!r}: it may have been claimed by a step already."
         )
 
 
@@ -125,6 +125,8 @@ class InvalidMessage(InboxError):
 
 
 class WrongThread(UsageError):
+    """`what` was called from a thread that does not run the event loop of this agent."""
+
     def __init__(self, what: str) -> None:
         self.what = what
         super().__init__(
@@ -138,6 +140,8 @@ class SessionError(InterlockError):
 
 
 class SessionClosed(UsageError):
+    """The session `session_id` takes nothing more: it was closed."""
+
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
         super().__init__(
@@ -195,6 +199,8 @@ class StoreFailed(SessionError):
 
 
 class SessionBusy(SessionError):
+    """The session `session_id` is driven by `holder` already."""
+
     def __init__(self, session_id: str, holder: str) -> None:
         self.session_id, self.holder = session_id, holder
         super().__init__(
@@ -203,6 +209,8 @@ class SessionBusy(SessionError):
 
 
 class UnknownFact(SessionError):
+    """Line `seq` is of a `type` that nothing here knows, and may not be skipped."""
+
     def __init__(self, type_: str, seq: int) -> None:
         self.type, self.seq = type_, seq
         super().__init__(

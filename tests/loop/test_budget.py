@@ -399,9 +399,14 @@ async def test_a_stop_beats_a_spent_budget() -> None:
     """BU-04, ER-02"""
     model = ScriptedModel(calls(call("look", at="1"), call("look", at="2")))
     async with Agent(model, tools=[look], budget=Budget(tool_calls=1)) as agent:
-        agent.on.observe(StepEnd)(lambda event: agent.cancel())
+        agent.on.result(lambda call, result: agent.cancel() if not result.ok else None)
         result = await agent.run("go")
 
+        assert outline(agent.session, "tool/result", "step/end") == [
+            "tool/result #c1 saw 1",
+            "tool/result #c2 error BUDGET_EXHAUSTED the budget for tool calls is used up; the tool was not started",
+            "step/end aborted",
+        ]
         assert isinstance(result.reason, Aborted)
         assert_laws(agent.session)
 

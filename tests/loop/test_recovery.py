@@ -469,17 +469,19 @@ async def test_retries_are_counted_for_each_provider_under_its_own_policy() -> N
 async def test_an_adapters_own_policy_beats_that_of_agent_and_harness() -> None:
     """RE-08"""
     model = Named("own", fails("AUTH"), says("ok"), retry=RetryPolicy(codes="all", base=0))
-    async with Harness(retry=RetryPolicy(retries=0)) as harness:
-        async with harness.agent(model, retry=RetryPolicy(retries=0)) as agent:
-            assert (await agent.run("go")).ok
-            assert_laws(agent.session)
+    never = RetryPolicy(retries=0)
+    harness = Harness(retry=never)
+    async with harness, harness.agent(model, retry=never) as agent:
+        assert (await agent.run("go")).ok
+        assert_laws(agent.session)
 
 
 async def test_the_harness_policy_holds_where_the_agent_has_none() -> None:
     """RE-08"""
-    async with Harness(retry=RetryPolicy(codes="all", base=0)) as harness:
-        async with harness.agent(ScriptedModel(fails("AUTH"), says("ok"))) as agent:
-            assert (await agent.run("go")).ok
+    harness = Harness(retry=RetryPolicy(codes="all", base=0))
+    async with harness, harness.agent(ScriptedModel(fails("AUTH"), says("ok"))) as agent:
+        assert (await agent.run("go")).ok
+        assert_laws(agent.session)
 
 
 async def test_an_adapter_that_cannot_be_made_ready_is_recovered_from() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -343,16 +344,6 @@ async def test_a_pre_step_that_answers_something_else_ends_the_turn(answer: Any)
 # What follows a turn
 
 
-async def two_turns(model: ScriptedModel, agent: Agent, gate: Gate) -> str:
-    agent.followup("a")
-    await gate.reached
-    agent.followup("b")
-    agent.inject("i")
-    gate.open()
-    await agent.idle()
-    return story(agent.session).split("TE 1 ")[1]
-
-
 @pytest.mark.parametrize("answer", [says("1"), max_tokens("1")], ids=["completed", "max-tokens"])
 async def test_after_an_ordinary_end_the_queue_goes_on(answer: Any) -> None:
     """D-2, TL-15: the same drive opens the next turn; the status stays running."""
@@ -659,7 +650,12 @@ async def test_a_person_who_steers_starts_the_count_of_nobody() -> None:
     """D-15: the count rises only when nothing of a person waits."""
     model = ScriptedModel(*[says(str(n)) for n in range(5)])
     async with Agent(model, budget=Budget(forced=0)) as agent:
-        agent.on.observe(StepEnd)(lambda event: event.fact.step < 4 and agent.steer("from a person"))  # type: ignore[attr-defined]
+
+        @agent.on.observe(StepEnd)
+        def steer(event: Event) -> None:
+            if isinstance(event.fact, StepEnd) and event.fact.step < 4:
+                agent.steer("from a person")
+
         asked: list[int] = []
         agent.on.turn_stopping(lambda stopping: asked.append(stopping.forced))
         result = await agent.run("go")
@@ -669,20 +665,21 @@ async def test_a_person_who_steers_starts_the_count_of_nobody() -> None:
 async def test_a_steer_that_arrives_during_stopping_is_a_persons_continuation() -> None:
     """D-15: `Continue` goes on although a person has steered, in a splice after theirs, and nothing is counted."""
     model = ScriptedModel(says("1"), says("2"))
-    gate = Gate()
+    asked, answer = asyncio.Event(), asyncio.Event()
     async with Agent(model, budget=Budget(forced=0)) as agent:
 
         @agent.on.turn_stopping
         async def go_on(stopping: Stopping) -> Continue | None:
             if stopping.step == 2:
                 return None
-            await gate._pass()
+            asked.set()
+            await answer.wait()
             return Continue("and this")
 
         agent.followup("go")
-        await gate.reached
+        await asked.wait()
         agent.steer("wait")
-        gate.open()
+        answer.set()
         await agent.idle()
         assert story(agent.session).split("SE 1.1 completed ")[1] == lines("""
             +S[wait] DM turn-stopping continue +S[and this] CL 1.2 S[wait,and this]

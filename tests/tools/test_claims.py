@@ -34,9 +34,7 @@ def conflict(one: Mode, other: Mode) -> bool:
         return True
     if not isinstance(one, Claims) or not isinstance(other, Claims):
         return False
-    return (
-        meet(one.writes, other.writes) or meet(one.writes, other.reads) or meet(one.reads, other.writes)
-    )
+    return meet(one.writes, other.writes) or meet(one.writes, other.reads) or meet(one.reads, other.writes)
 
 
 @given(st.lists(claims, max_size=6), claims)
@@ -81,6 +79,7 @@ def test_a_mode_that_is_not_stricter_conflicts_with_nothing_new(now: Mode, befor
 
 
 @given(modes)
+@settings(deadline=None)
 def test_a_mode_is_not_stricter_than_itself(mode: Mode) -> None:
     assert not stricter(mode, mode)
 

@@ -143,7 +143,7 @@ def label(name: str, id_: str) -> str:
 
 
 def answered(answer: ApprovalDecided) -> str:
-    """`a person at the terminal says yes, once`."""
+    """`a person (terminal) says yes, once`."""
     if answer.outcome in _NOBODY:
         return _NOBODY[answer.outcome]
     says = "yes, once" if answer.outcome == "allowed-once" else "no"
@@ -153,7 +153,7 @@ def answered(answer: ApprovalDecided) -> str:
 
 def _who(answer: ApprovalDecided) -> str:
     who = answer.by or "a person"
-    return f"{who} at the {answer.channel}" if answer.channel else who
+    return f"{who} ({answer.channel})" if answer.channel else who
 
 
 def _object(text: str) -> Mapping[str, Any] | str:

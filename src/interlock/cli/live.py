@@ -7,8 +7,9 @@ the log, so that what is seen has happened.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from time import monotonic
 
 from rich.text import Text
 
@@ -104,8 +105,9 @@ _NOTICE = 5  # seconds between two lines that say the same where no line can be 
 class Running:
     """Says which tools run, and, once somebody pressed stop, what is still waited for."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, *, clock: Callable[[], float] = monotonic) -> None:
         self._screen = screen
+        self._clock = clock
         self._calls = Calls()
         self._progress: dict[int, str] = {}  # by call
         self._since: dict[int, float] = {}  # by call, when its body began
@@ -114,7 +116,7 @@ class Running:
 
     def event(self, event: Event) -> None:
         self._calls.see(event)
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         match event.fact:
             case CancelRequested() if self._stopped_at is None:
                 self._stopped_at = now
@@ -129,7 +131,7 @@ class Running:
                 pass
             case _:
                 return
-        self._say(now)
+        self.tick()
 
     def progress(self, call: ToolCall, text: str) -> None:
         """What a body says of itself while it runs."""
@@ -147,12 +149,13 @@ class Running:
             self._screen.status("")
 
     async def _count(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(1)
-            self._say(loop.time())
+            self.tick()
 
-    def _say(self, now: float) -> None:
+    def tick(self) -> None:
+        """Say it anew: something has happened, or time has passed."""
+        now = self._clock()
         running = self._calls.running()
         if self._stopped_at is None:
             parts = [

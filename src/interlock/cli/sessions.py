@@ -37,9 +37,10 @@ async def _list(limit: int, as_json: bool) -> None:
     from rich.text import Text
 
     from interlock.cli.oneline import moment, short
+    from interlock.policy.terminal import printable
 
     # Without a terminal there is no width to fit into.
-    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 250)
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 10_000)
     table = Table(box=None, pad_edge=False)
     table.add_column("session", no_wrap=True)
     table.add_column("last used", no_wrap=True)
@@ -51,7 +52,7 @@ async def _list(limit: int, as_json: bool) -> None:
             info.id,
             moment(info.updated),
             str(info.events),
-            Text(short(info.cwd or "", 60)),
+            Text(printable(info.cwd or "")),
             Text(short(info.title or "", 80)),
         )
     console.print(table)

@@ -177,6 +177,8 @@ class Timeline:
                 return IN, who(source), _text(content)
             case DecisionMade(point=point, answer=answer, by=by, said=said):
                 return NOTE, point, f"{answer} by {by}{_voices(said)}"
+            case ApprovalLate(answer=answer):
+                return NOTE, "approval", f"a later answer changed nothing: {short(answer, _SHOWN)}"
             case BudgetWarned(kind=kind, used=used, limit=limit):
                 return NOTE, "budget", f"{kind}: {used:g} of {limit:g} used"
 
@@ -223,7 +225,7 @@ class Timeline:
                 return None if synthetic else (CALL, name, call.arguments_text())
             case SubcallStart():
                 outer = f" (called by {call.outer.label})" if call.outer is not None else ""
-                return CALL, name, f"{call.arguments_text()}{outer}"
+                return CALL, name, f"{call.arguments_text()}{outer}".lstrip()
             case ToolPrepared(changes=changes, advice=advice):
                 parts = [f"rewritten by {change.who}: {_value(change.after)}" for change in changes]
                 parts += [f"{one.who} advises to {one.verdict}{_because(one.reason)}" for one in advice]
@@ -240,8 +242,6 @@ class Timeline:
                 return PERSON, name, f"a person is asked: {short(question, _SHOWN)}"
             case ApprovalDecided():
                 return PERSON, name, answered(fact)
-            case ApprovalLate(answer=answer):
-                return NOTE, name, f"a later answer changed nothing: {short(answer, _SHOWN)}"
             case ToolStarted(run=run):
                 return GOES, name, f"runs{f' again ({run})' if run > 1 else ''}, {call.allowed_by}"
             case ToolSettled(ok=ok, ms=ms):

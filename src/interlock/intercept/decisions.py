@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, final
 
 from interlock.errors import HookContractError, ToolError
 from interlock.log.messages import Message, Source, Text, as_message
-from interlock.log.strictjson import NotJSON, freeze
+from interlock.log.strictjson import NotJSON, check_text, checked_text, freeze
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -42,7 +42,10 @@ def as_contexts(given: object, what: str) -> Contexts:
 def _reason(reason: object, what: str) -> str:
     if not isinstance(reason, str) or not reason.strip():
         raise HookContractError(f"{what} needs a reason in words, not {reason!r}")
-    return reason
+    try:
+        return check_text(reason)
+    except NotJSON as error:
+        raise HookContractError(f"{what}: {error}") from None
 
 
 class _WithContexts:
@@ -130,6 +133,8 @@ class GiveUp:
 @final
 @dataclass(frozen=True)
 class Allow(_WithContexts):
+    """Run it, unless somebody is stricter."""
+
     contexts: Contexts = ()
 
 
@@ -247,6 +252,8 @@ class Refuse(_WithContexts):
 @final
 @dataclass(frozen=True)
 class Accept(_WithContexts):
+    """Let the result stand."""
+
     contexts: Contexts = ()
     stop: bool = False  # end the turn after this batch
 
@@ -261,23 +268,29 @@ _UNSET: Any = type("Unset", (), {"__repr__": lambda _: "unset", "__slots__": ()}
 @final
 @dataclass(frozen=True)
 class Replace(_WithContexts):
-    """Give the model another result: `content` as text, or a `value` that is rendered as the tool renders."""
+    """Give the model another result: `content` as text, or a `value` that is rendered as the tool renders.
+
+    error: with `content`, the code of the failure that the result is now. A failure stays one in any case.
+    """
 
     content: str | tuple[Text, ...] | None = None
     value: Any = field(default=_UNSET)
     contexts: Contexts = ()
     stop: bool = False
+    error: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _flag(self.stop, "Replace")
         if (self.content is None) == (self.value is _UNSET):
             raise HookContractError("Replace takes content or value, exactly one of them")
+        if self.error is not None and self.has_value:
+            raise HookContractError("Replace: an error goes with content, not with a value")
         try:
-            if isinstance(self.content, str):
-                object.__setattr__(self, "content", (Text(freeze(self.content)),))
-            elif self.content is not None:
-                _text_blocks(self.content)
+            if self.error is not None:
+                object.__setattr__(self, "error", checked_text(self.error).upper())
+            if self.content is not None:
+                object.__setattr__(self, "content", _text_blocks(self.content))
             else:
                 object.__setattr__(self, "value", freeze(self.value))
         except NotJSON as error:
@@ -288,9 +301,12 @@ class Replace(_WithContexts):
         return self.value is not _UNSET
 
 
-def _text_blocks(content: object) -> None:
-    if not isinstance(content, tuple) or any(type(block) is not Text for block in content):
-        raise HookContractError("Replace: content is a string or a tuple of Text")
+def _text_blocks(content: object) -> tuple[Text, ...]:
+    if isinstance(content, str):
+        return (Text(checked_text(content)),)
+    if not isinstance(content, (tuple, list)) or any(type(block) is not Text for block in content):
+        raise HookContractError("Replace: content is a string or several of Text")
+    return tuple([Text(checked_text(block.text)) for block in content])
 
 
 @final
@@ -305,8 +321,10 @@ class Block(_WithContexts):
     def __post_init__(self) -> None:
         super().__post_init__()
         _flag(self.stop, "Block")
-        if not isinstance(self.feedback, str):
-            raise HookContractError(f"Block: feedback is text, not {type(self.feedback).__name__}")
+        try:
+            checked_text(self.feedback)
+        except NotJSON as error:
+            raise HookContractError(f"Block: feedback: {error}") from None
 
 
 def _flag(value: object, what: str) -> None:

@@ -167,5 +167,6 @@ def _illegal(point: Point[Any], answer: object) -> str:
         return f"answered the class {answer.__name__} instead of an instance: write {answer.__name__}(...)"
     look_alike = any(cls.__name__ == type(answer).__name__ for cls in point.answers)
     hint = "; it has the same name as an answer class, but is another class" if look_alike else ""
+    or_none = " or None" if point.kind is Kind.DECIDE else ""
     shown = repr(answer)
-    return f"answered {type(answer).__name__} {shown[:80]}, not one of {names} or None{hint}"
+    return f"answered {type(answer).__name__} {shown[:80]}, not one of {names}{or_none}{hint}"

@@ -24,17 +24,18 @@ class Stopped(Exception):
 class Signal:
     """Set at most once; the first cause wins. A child follows its parent and may be set alone."""
 
-    __slots__ = ("_callbacks", "_unlink", "cause")
+    __slots__ = ("_callbacks", "_parent", "cause")
 
     def __init__(self, parent: Signal | None = None) -> None:
         self.cause: Cause | None = None
         self._callbacks: dict[object, Callable[[Cause], object]] = {}
-        self._unlink: Callable[[], None] | None = None
+        self._parent: Signal | None = None
         if parent is not None:
             if parent.cause is not None:
                 self.cause = parent.cause
             else:
-                self._unlink = parent.on_set(self.set)
+                self._parent = parent
+                parent._callbacks[self] = self.set
 
     def is_set(self) -> bool:
         return self.cause is not None
@@ -73,9 +74,9 @@ class Signal:
 
     def release(self) -> None:
         """Let go of the parent: a child whose work is over need not be told any more."""
-        if self._unlink is not None:
-            self._unlink()
-            self._unlink = None
+        if self._parent is not None:
+            self._parent._callbacks.pop(self, None)
+            self._parent = None
 
     async def wait(self) -> Cause:
         """Wait until it is set; the cause."""
@@ -103,7 +104,7 @@ class Signal:
 
 
 class Cut:
-    __slots__ = ("_cancelling", "_dispose", "_fired", "_signal", "_task")
+    __slots__ = ("_cancelling", "_fired", "_signal", "_task")
 
     def __init__(self, signal: Signal) -> None:
         self._signal = signal
@@ -116,7 +117,7 @@ class Cut:
         self._signal.raise_if_set()
         self._task = task
         self._cancelling = task.cancelling()
-        self._dispose = self._signal.on_set(self._fire)
+        self._signal._callbacks[self] = self._fire
         return self
 
     def _fire(self, cause: Cause) -> None:
@@ -133,7 +134,7 @@ class Cut:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._dispose()
+        self._signal._callbacks.pop(self, None)
         if not self._fired:
             return
         self._fired = False  # a late `_fire_later` must not cancel whatever runs next

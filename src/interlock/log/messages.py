@@ -25,6 +25,8 @@ MODEL = Source("agent", "model")
 
 
 class Text(msgspec.Struct, frozen=True, gc=False, tag_field="type", tag="text", forbid_unknown_fields=True):
+    """A piece of text."""
+
     text: str
 
 
@@ -36,6 +38,8 @@ class Reasoning(
     forbid_unknown_fields=True,
     omit_defaults=True,
 ):
+    """What the model thought before it answered, where its provider shows that."""
+
     text: str
     signature: str | None = None  # a provider's replay data, if it wants the block back
 

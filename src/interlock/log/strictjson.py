@@ -123,6 +123,13 @@ def check_text(text: str, path: str = "$") -> str:
     return text
 
 
+def checked_text(value: object) -> str:
+    """The value itself, if it is text of valid Unicode."""
+    if not isinstance(value, str):
+        raise NotJSON(f"{type(value).__name__} is not text")
+    return check_text(value)
+
+
 def freeze(value: object) -> JSON:
     """A deep, immutable copy of a JSON value: mappings become `FrozenDict`, lists and tuples become tuples.
 

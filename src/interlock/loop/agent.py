@@ -43,6 +43,7 @@ from interlock.log.facts import (
     ObserverFailed,
     PolicyChanged,
     Section,
+    TurnEnd,
 )
 from interlock.log.messages import Message, Source
 from interlock.log.reasons import (
@@ -228,6 +229,8 @@ class Agent(Layer):
         self.harness.left(self)
         session = self._session
         self._set_status(Status.CLOSED)
+        for receipt in self._receipts.values():
+            receipt.failed(SessionClosed(self.session.id))
         try:
             if session is not None:
                 await session.close()
@@ -387,6 +390,8 @@ class Agent(Layer):
                 for event in self.session.events[at + 1 : self.session.head + 1]:
                     at = event.seq
                     yield event
+                    if isinstance(event.fact, TurnEnd) and event.fact.turn == receipt.ended_by:
+                        return
                 if done:
                     break
                 await self.session.changed(at)
@@ -498,9 +503,9 @@ class Agent(Layer):
         # What comes during a turn is that turn's business: how it ends says whether the queue goes on.
         self._woken = self._woken or self.session.state.turn is None
         if self._drive_task is None:
-            self._set_status(Status.RUNNING)
             assert self._loop is not None
             self._drive_task = self._loop.create_task(self._drive(), name="interlock-drive")
+            self._set_status(Status.RUNNING)  # whoever is told of it may stop the drive already
 
     async def _drive(self) -> None:
         self._last_result = None
@@ -777,5 +782,8 @@ class Threadsafe:
             except Exception as error:  # noqa: BLE001  # handed to the thread that asked
                 future.set_exception(error)
 
-        loop.call_soon_threadsafe(call)
+        try:
+            loop.call_soon_threadsafe(call)
+        except RuntimeError:  # the loop is closed, and with it the agent
+            raise SessionClosed(self._agent.session.id) from None
         return future

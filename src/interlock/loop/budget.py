@@ -12,6 +12,7 @@ from typing import Literal
 from interlock.errors import ConfigError
 from interlock.log.reasons import OverBudget
 from interlock.log.session import Session
+from interlock.log.strictjson import FrozenDict
 from interlock.log.tally import Tally
 
 
@@ -36,6 +37,9 @@ class Budget:
         if self.per not in ("turn", "session"):
             raise ConfigError(f'per is "turn" or "session", not {self.per!r}')
         calls = self.tool_calls
+        forced: object = self.forced
+        if forced is None:
+            raise ConfigError("budget: forced always has a limit; it is a whole number from 0")
         numbers = {
             "forced": self.forced,
             "steps": self.steps,
@@ -43,6 +47,9 @@ class Budget:
             "tokens": self.tokens,
         }
         if isinstance(calls, Mapping):
+            if not all(isinstance(name, str) for name in calls):
+                raise ConfigError(f"budget: tool_calls names tools by their names, not {list(calls)!r}")
+            object.__setattr__(self, "tool_calls", FrozenDict(calls))
             numbers |= {f"tool_calls[{name!r}]": limit for name, limit in calls.items()}
         else:
             numbers["tool_calls"] = calls
@@ -50,8 +57,8 @@ class Budget:
             given: object = limit
             if given is not None and (type(given) is not int or given < 0):
                 raise ConfigError(f"budget: {name} is a whole number from 0, not {limit!r}")
-        wall: object = self.wall
-        if wall is not None and not (isinstance(wall, (int, float)) and wall > 0):
+        wall = self.wall
+        if wall is not None and not (type(wall) in (int, float) and wall > 0):
             raise ConfigError(f"budget: wall is a number of seconds above 0, not {wall!r}")
 
 

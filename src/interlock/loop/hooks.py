@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields
 from time import perf_counter_ns
 from typing import Any, Literal, TypeAlias, dataclass_transform, get_args
 
+import msgspec
+
 from interlock.errors import HookContractError, ToolError
 from interlock.intercept.decisions import (
     Accept,
@@ -26,10 +28,10 @@ from interlock.intercept.decisions import (
     Rewrite,
     Verdict,
 )
-from interlock.intercept.point import Kind, Listener, Point, hear, name_of
+from interlock.intercept.point import Kind, Listener, Point, hear
 from interlock.intercept.scope import Dispose, Scope
 from interlock.log.facts import HookInvoked, HookResulted
-from interlock.log.messages import Message, Source
+from interlock.log.messages import Message, Source, as_message
 from interlock.log.reasons import HOOK_BLOCKED
 from interlock.log.strictjson import NotJSON, freeze
 from interlock.loop.points import PRE_STEP, TURN_STOPPING, Proposal, Stopping
@@ -79,6 +81,9 @@ class _Context:
     def __setattr__(self, name: str, value: object) -> None:
         raise HookContractError(f"{type(self).__name__} is frozen: answer with a HookResult instead")
 
+    def __delattr__(self, name: str) -> None:
+        raise HookContractError(f"{type(self).__name__} is frozen: nothing can be taken out of it")
+
 
 class UserPromptContext(_Context):
     """A person's message is about to be admitted."""
@@ -114,8 +119,9 @@ class HookResult:
     """What a callback answers. Every field has one meaning, and is legal on some events only.
 
     permission_behavior: advice, never authority. updated_input: `call.with_arguments(...)`. updated_output:
-    `tool_success(...)` or `tool_error(...)`. additional_context: system messages or strings. blocking_error: a failed
-    result, `tool_error(...)`. prevent_continuation: end the turn after this batch. force_continue: a user message.
+    `tool_success(...)`, or `tool_error(...)` to make a failure of it; a failed call stays failed. additional_context:
+    system messages or strings. blocking_error: a failed result, `tool_error(...)`. prevent_continuation: end the turn
+    after this batch. force_continue: a user message.
 
     Raises:
         HookContractError: a value that its field does not allow.
@@ -190,30 +196,39 @@ def _is(name: str, value: object, cls: type) -> None:
 
 
 def _system_messages(given: Iterable[Message | str] | str) -> tuple[Message, ...]:
-    messages = []
-    for one in (given,) if isinstance(given, (str, Message)) else tuple(given):
-        message: object = Message.context(one, source=_HOOK) if isinstance(one, str) else one
-        if type(message) is not Message:
-            raise HookContractError(f"additional_context holds messages, not {type(message).__name__}")
-        if message.role != "system":
-            raise HookContractError(
-                f"additional_context takes system messages only, not {message.role!r}: another role would forge "
-                f"a speaker or a result"
+    several: object = (given,) if isinstance(given, (str, Message)) else given
+    if not isinstance(several, Iterable):
+        raise HookContractError(f"additional_context holds messages, not {type(given).__name__}")
+    return tuple(
+        [
+            _message(
+                Message.context(one) if isinstance(one, str) else one,
+                "additional_context",
+                "system",
+                "another role would forge a speaker or a result",
             )
-        messages.append(message)
-    return tuple(messages)
+            for one in several
+        ]
+    )
 
 
 def _user_message(given: Message | str | None) -> Message | None:
     if given is None:
         return None
-    message: object = Message.user(given, source=_HOOK) if isinstance(given, str) else given
-    if type(message) is not Message or message.role != "user":
-        raise HookContractError("force_continue is a user message or a string")
-    return message
+    message: object = Message.user(given) if isinstance(given, str) else given
+    return _message(message, "force_continue", "user", "it takes the place of a person's next words")
 
 
-_HOOK = Source("hook")
+def _message(message: object, field: str, role: str, why: str) -> Message:
+    if type(message) is not Message:
+        raise HookContractError(f"{field} takes messages and strings, not {type(message).__name__}")
+    if message.role != role:
+        raise HookContractError(f"{field} takes {role} messages only, not {message.role!r}: {why}")
+    try:
+        return as_message(message)
+    except NotJSON as error:
+        raise HookContractError(f"{field}: {error}") from None
+
 
 Callback: TypeAlias = Callable[[Any], HookResult | Awaitable[HookResult | None] | None]
 
@@ -246,16 +261,14 @@ class HookSurface:
         """Call `callback` at the event, in order of registration; returns the way to undo it.
 
         Raises:
-            HookContractError: no such event, or not callable.
+            HookContractError: no such event, or not callable. UsageError: the timeout is not above 0.
         """
         if event not in HOOK_EVENTS:
             raise HookContractError(f"{event!r} is no hook event: {', '.join(HOOK_EVENTS)}")
         if not callable(callback):
             raise HookContractError(f"{event}: a callback is a function, not {type(callback).__name__}")
         callbacks = self._callbacks[event]
-        listener = Listener(
-            _CALLBACK[event], callback, name or f"{self._scope.name}:{name_of(callback)}", timeout
-        )
+        listener = self._scope.listener(_CALLBACK[event], callback, timeout=timeout, name=name)
         callbacks.append(listener)
         if event not in self._listening:
             answer = getattr(self, f"_{_POINTS[event].attribute}")
@@ -333,11 +346,14 @@ class HookSurface:
                 continue
             contexts += [_by(context, listener) for context in said.additional_context]
             if said.updated_output is not None:
-                current = said.updated_output
+                current = msgspec.structs.replace(
+                    said.updated_output, call=call, ran=True, error=said.updated_output.error or current.error
+                )
             stop = stop or said.prevent_continuation
             run.log(said)
         if current is not result:
-            return Replace(content=current.content, contexts=tuple(contexts), stop=stop)
+            error = current.error.code if current.error is not None else None
+            return Replace(content=current.content, error=error, contexts=tuple(contexts), stop=stop)
         return Accept(contexts=tuple(contexts), stop=stop) if contexts or stop else None
 
     # Stop, at agent/turn-stopping
@@ -437,12 +453,13 @@ def _same_call(call: ToolCall, updated: ToolCall, listener: Listener) -> ToolCal
             point="PreToolUse",
         )
     try:
-        call.tool.arguments.validate(freeze(updated.arguments))
-    except (ValueError, NotJSON) as error:
+        arguments = freeze(updated.arguments)
+        call.tool.arguments.validate(arguments)
+    except ValueError as error:  # InvalidArguments or NotJSON
         raise HookContractError(
             f"updated_input does not fit {call.name}: {error}", who=listener.who, point="PreToolUse"
         ) from None
-    return updated
+    return msgspec.structs.replace(call, arguments=arguments)
 
 
 def _refusal(result: ToolResult) -> ToolError:

@@ -98,6 +98,12 @@ class Receipt:
         return ended
 
     @property
+    def ended_by(self) -> int | None:
+        """The number of the turn that was its end, once that is over; None also if it was dropped."""
+        ended = self._result or self._ended
+        return ended.turn if ended is not None else None
+
+    @property
     def over(self) -> bool:
         """The turn that claimed it has ended, or it was dropped."""
         return self.decided or self._ended is not None

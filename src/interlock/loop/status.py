@@ -6,6 +6,8 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
+    """What an agent is doing."""
+
     IDLE = "idle"
     RUNNING = "running"
     WAITING = "waiting"  # nothing can go on but for a person's answer

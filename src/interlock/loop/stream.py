@@ -17,7 +17,7 @@ from interlock.intercept.point import Listener, speaking
 from interlock.intercept.signal import Signal, Stopped
 from interlock.log.facts import AssistantChunk, Usage
 from interlock.log.session import Session
-from interlock.log.strictjson import NotJSON, check_text
+from interlock.log.strictjson import NotJSON, checked_text
 from interlock.loop.points import MODEL_STREAM
 from interlock.models.protocol import (
     CallDelta,
@@ -172,13 +172,15 @@ def _fact(sent: int, chunk: object) -> AssistantChunk:
     try:
         match chunk:
             case TextDelta(text=text, block=int(block)):
-                return AssistantChunk(sent, "text", block, _text(text))
+                return AssistantChunk(sent, "text", block, checked_text(text))
             case ReasoningDelta(text=text, block=int(block), signature=signature):
-                value = {"signature": _text(signature)} if signature is not None else None
-                return AssistantChunk(sent, "reasoning", block, _text(text), value)
+                value = {"signature": checked_text(signature)} if signature is not None else None
+                return AssistantChunk(sent, "reasoning", block, checked_text(text), value)
             case CallDelta(block=int(block), id=call_id, name=name, arguments=arguments):
-                named = {key: _text(given) for key, given in (("id", call_id), ("name", name)) if given}
-                return AssistantChunk(sent, "call", block, _text(arguments), named or None)
+                named = {
+                    key: checked_text(given) for key, given in (("id", call_id), ("name", name)) if given
+                }
+                return AssistantChunk(sent, "call", block, checked_text(arguments), named or None)
             case UsageReport(usage=usage):
                 counted = msgspec.convert(msgspec.to_builtins(usage), Usage)
                 return AssistantChunk(sent, "usage", value=msgspec.to_builtins(counted))
@@ -188,12 +190,6 @@ def _fact(sent: int, chunk: object) -> AssistantChunk:
         raise _Malformed(f"gave a {type(chunk).__name__} that cannot be kept: {error}") from None
     known = isinstance(chunk, (TextDelta, ReasoningDelta, CallDelta, Finish))
     raise _Malformed(f"gave {chunk!r:.80}" if known else f"gave {type(chunk).__name__}, which is no chunk")
-
-
-def _text(text: object) -> str:
-    if not isinstance(text, str):
-        raise NotJSON(f"{text!r:.40} is not text")
-    return check_text(text)
 
 
 def _failure(error: BaseException) -> ModelFailure:

@@ -71,17 +71,19 @@ class Approvals:
     def available(self) -> bool:
         return self._approver is not None
 
-    async def ask(self, call: ToolCall, question: str, *, approval_id: str, digest: str) -> Answered:
+    async def ask(
+        self, call: ToolCall, question: str, *, approval_id: str, digest: str, by: str = ""
+    ) -> Answered:
         """Ask, and make of whatever comes back a clear yes or a clear no."""
         approver = self._approver
         if approver is None:
             return Answered("unavailable", "nobody is there to approve it")
-        request = ApprovalRequest(approval_id, call, question, call.arguments, digest)
+        request = ApprovalRequest(approval_id, call, question, call.arguments, digest, by)
         channel = getattr(approver, "channel", None) or getattr(
             approver, "__qualname__", type(approver).__name__
         )
         how: Literal["tty", "token", "api", "acp"] = getattr(approver, "how", "api")
-        by = getattr(approver, "principal", None)
+        principal = getattr(approver, "principal", None)
         try:
             answer: object = await approver(request)
         except asyncio.CancelledError:
@@ -94,8 +96,8 @@ class Approvals:
                 "unavailable", f"the approver failed: {type(error).__name__}: {error}", None, how, channel
             )
         if type(answer) is Approved:
-            return Answered("allowed-once", None, by, how, channel)
+            return Answered("allowed-once", None, principal, how, channel)
         if type(answer) is Rejected:
-            return Answered("rejected", answer.message, by, how, channel)
+            return Answered("rejected", answer.message, principal, how, channel)
         said = f"the approver answered {type(answer).__name__}, not Approved() or Rejected()"
         return Answered("unavailable", said, None, how, channel)

@@ -16,9 +16,9 @@ from signal import Signals
 from typing import Literal
 
 from interlock.intercept.signal import Signal
+from interlock.intercept.uncut import uncut
 from interlock.process import group
 from interlock.process.output import BoundedOutput
-from interlock.process.uncut import uncut
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 LIMIT = 30_000  # bytes of output that are kept

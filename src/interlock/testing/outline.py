@@ -1,7 +1,6 @@
 """A log as lines of text, to compare a whole session in one look.
 
-Lives here: `outline`, for readers of tests, and `shorthand`, the dense notation of worked examples: one token a line
-of the log, `{a b}` one atomic append, `!` where a barrier follows.
+Lives here: `outline`: what happened, in words.
 """
 
 from __future__ import annotations

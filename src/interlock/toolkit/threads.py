@@ -6,16 +6,15 @@ thread of it still writes, and nothing may outlive its call.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from interlock.process.uncut import uncut
-from interlock.tools.threads import run_in_thread
+from interlock.intercept.uncut import uncut
+from interlock.tools import threads
 
 T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T]) -> T:
     """Run `work` in a thread, to its end. A cancel is raised then; a long `work` looks at its signal."""
-    return await uncut(asyncio.ensure_future(run_in_thread(work)), on_cancel=lambda: None)
+    return await uncut(threads.in_thread(work), on_cancel=lambda: None)

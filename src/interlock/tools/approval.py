@@ -30,5 +30,7 @@ class Asker(Protocol):
     def available(self) -> bool:
         """Whether there is anybody to ask."""
 
-    async def ask(self, call: ToolCall, question: str, *, approval_id: str, digest: str) -> Answered:
-        """Wait for a person's answer. It never raises but `CancelledError`: what goes wrong is `unavailable`."""
+    async def ask(
+        self, call: ToolCall, question: str, *, approval_id: str, digest: str, by: str = ""
+    ) -> Answered:
+        """Wait for a person's answer. `by`: who made it ask. It never raises but `CancelledError`: what goes wrong is `unavailable`."""

@@ -14,6 +14,8 @@ from typing import TypeAlias
 
 
 class Concurrency(StrEnum):
+    """What may run beside a call."""
+
     EXCLUSIVE = "exclusive"  # the default: alone
     PARALLEL = "parallel"  # conflicts with nothing but an exclusive call
 

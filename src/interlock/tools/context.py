@@ -17,7 +17,7 @@ from interlock.tools.call import ToolCall, ToolOutput
 class ToolContext:
     """A running call: its signal, its folder, and what it may say and do.
 
-    `defer`, `conclude` and `progress` may be called from the thread of a sync tool; `call` is for async tools.
+    `defer`, `conclude` and `progress` may be called from the thread of a sync tool; `call_tool` is for async tools.
     """
 
     __slots__ = ("_call_tool", "_conclude", "_deferred", "_progress", "call", "signal")

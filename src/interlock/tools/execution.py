@@ -16,6 +16,7 @@ from interlock.errors import HookContractError, ToolError, said_error
 from interlock.intercept.decisions import as_contexts
 from interlock.intercept.point import Listener, hear, tell
 from interlock.intercept.signal import Signal, Stopped
+from interlock.intercept.uncut import uncut
 from interlock.log.messages import Message, Text
 from interlock.log.reasons import (
     ABORTED,
@@ -36,11 +37,12 @@ from interlock.tools.context import ToolContext
 from interlock.tools.definition import Effect, StopMode
 from interlock.tools.points import EXECUTE, PROGRESS
 from interlock.tools.rendering import rendered
-from interlock.tools.threads import run_in_thread
+from interlock.tools.threads import in_thread
 
 Next = Callable[..., Awaitable[ToolResult]]
 
 _TIMED_OUT = Cause("budget", by="timeout")
+_GIVEN_UP = Cause("hook", reason="a wrapper gave up waiting")
 
 
 class Execution:
@@ -69,6 +71,7 @@ class Execution:
         self._again = again
         self._drain = drain
         self.ran = False  # the body was invoked
+        self.abandoned = False  # nobody waits for it any more, on record
         self.reviewed = True  # whether post-execute may see the outcome
         self.problem: tuple[str, str] | None = None  # who broke the contract, and how
         self.withheld: ToolResult | None = None  # a success that came after the stop: kept in the log only
@@ -201,7 +204,7 @@ class Execution:
                 with signal.cutting():
                     value = await tool.fn(**arguments)
             else:
-                value = await run_in_thread(lambda: tool.fn(**arguments))
+                value = await self._thread(lambda: tool.fn(**arguments), signal)
             output = value if type(value) is ToolOutput else None
             checked = tool.output.validate(output.value if output is not None else value)
             content = self._content(output, checked)
@@ -235,6 +238,16 @@ class Execution:
             return self._failed(context, TOOL_FAILED, f"the tool called exit({error.code})", "SystemExit")
         except Exception as error:  # noqa: BLE001  # the tool's own failure: the model reads it
             return self._failed(context, TOOL_FAILED, said_error(error), type(error).__name__)
+
+    async def _thread(self, body: Callable[[], Any], signal: Signal) -> Any:
+        """Run a sync body. A wrapper that gives up waits all the same, unless the body was abandoned on record."""
+
+        def on_cancel() -> None:
+            if self.abandoned:
+                raise asyncio.CancelledError
+            signal.set(_GIVEN_UP)
+
+        return await uncut(in_thread(body), on_cancel)
 
     def _failed(self, context: ToolContext, code: str, message: str, name: str = "") -> ToolResult:
         contexts = self._keep(context._deferred)

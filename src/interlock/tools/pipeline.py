@@ -99,7 +99,7 @@ class CallJob:
         self._reviewed = True  # whether post-execute may see the outcome
         self._settled = False
         self._contexts: list[Message] = []  # of prepare and pre-execute
-        self._parked: tuple[str, str] | None = None  # approval id, question
+        self._parked: tuple[str, str, str] | None = None  # approval id, question, who made it ask
         self._began = 0.0
         self._ended_ms: int | None = None
         self._execution: Execution | None = None
@@ -209,7 +209,7 @@ class CallJob:
         if denied is not None:
             return self._guarded(denied)
         if isinstance(decided.verdict, Ask):
-            return self._ask(decided.verdict.reason)
+            return self._ask(decided.verdict.reason, decided.by)
         return Admission.READY
 
     async def _prepared(self, call: ToolCall) -> Prepared:
@@ -236,7 +236,7 @@ class CallJob:
         self._say(denied.contexts)
         return self._deny(denied, "guard")
 
-    def _ask(self, question: str) -> Admission:
+    def _ask(self, question: str, by: str) -> Admission:
         assert self._call is not None
         batch = self.batch
         approval_id = f"a{self.key}"
@@ -247,17 +247,17 @@ class CallJob:
             message = f"{question} (nobody is there to approve it)"
             return self._settle(failure(self._call, APPROVAL_UNAVAILABLE, message))
         self._append(asked)
-        self._parked = approval_id, question
+        self._parked = approval_id, question, by
         return Admission.PARKED
 
     async def resume(self) -> Admission:
         assert self._parked is not None and self._call is not None and self.batch.asker is not None
-        approval_id, question = self._parked
+        approval_id, question, by = self._parked
         session = self.batch.session
         if session.durable:
             await session.barrier()  # nobody is shown what a crash could make unasked
         answered = await self.batch.asker.ask(
-            self._call, question, approval_id=approval_id, digest=self._digest
+            self._call, question, approval_id=approval_id, digest=self._digest, by=by
         )
         if approval_id not in session.state.approvals:  # cancelled in the meantime: the answer starts nothing
             return Admission.REFUSED
@@ -376,7 +376,7 @@ class CallJob:
         """Fix the outcome of a body that does not end; whoever calls owns its task from then on."""
         if self._outcome is not None or self._call is None or self._execution is None:
             return None
-        self._abandoned = True
+        self._abandoned = self._execution.abandoned = True
         how: Any = "SIGKILL" if self._call.tool.stop.value == "process" else "cooperative"
         self._append(ToolAbandoned(self.key, after_ms, how))
         self._reviewed = False
@@ -603,8 +603,3 @@ class NestedJob(CallJob):
         if result.error is not None:
             raise ToolError(result.text, code=result.error.code)
         return ToolOutput(result.value if result.value is not None else result.text, result.text)
-
-
-def jobs_of(batch: Batch, uses: list[ToolUse]) -> list[CallJob]:
-    """The calls of one answer, in its order."""
-    return [CallJob(batch, use, i) for i, use in enumerate(uses)]

@@ -101,7 +101,8 @@ async def review(batch: Batch, call: ToolCall, result: ToolResult, earlier: tupl
 def _replaced(listener: Listener, call: ToolCall, result: ToolResult, answer: Replace) -> ToolResult:
     if not answer.has_value:
         assert isinstance(answer.content, tuple)
-        return msgspec.structs.replace(result, content=answer.content, value=None)
+        error = CallError(answer.error, "", result.ran) if answer.error is not None else result.error
+        return msgspec.structs.replace(result, content=answer.content, value=None, error=error)
     if result.error is not None:
         raise HookContractError(
             "replaced the value of a failed call; give content instead",

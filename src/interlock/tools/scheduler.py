@@ -154,10 +154,8 @@ class _Lane:
 
     async def _run(self, body: _LaneBody) -> None:
         self._running = True
-        try:
-            await body()
-        finally:
-            self._running = False
+        await body()
+        self._running = False  # a lane that failed is never run again
 
 
 class Scheduler:
@@ -259,11 +257,12 @@ class Scheduler:
     # Lane 1: admit
 
     async def _admit_lane(self) -> None:
-        while self._next < len(self._slots):
+        while self._next < len(self._slots) and not self.stopped:
             slot = self._slots[self._next]
-            if self.stopped:
+            admissible = self._may_admit(slot)
+            if self.stopped:  # by the classifier, which is foreign code
                 return
-            if not self._may_admit(slot):
+            if not admissible:
                 await self._admitter.sleep(self._quiet)
                 continue
             self._next += 1
@@ -321,6 +320,7 @@ class Scheduler:
         self._active()
         # A task that is cancelled before its first step never runs: what became of it is seen from outside.
         self._admitted(slot, Admission.REFUSED if task.cancelled() else task.result())
+        self._quiet()  # another question may be open still
 
     def _classify(self, slot: _Slot) -> None:
         """Read the mode again; a job that became stricter is a barrier from now on."""
@@ -337,7 +337,7 @@ class Scheduler:
             if self._barriers and min(self._barriers) < slot.index:
                 return
             self._classify(slot)
-            if slot.barrier and not (self._done == slot.index and self._running == 0):
+            if self.stopped or (slot.barrier and not (self._done == slot.index and self._running == 0)):
                 return
             heappop(self._ready)
             if slot.job.start():
@@ -377,6 +377,7 @@ class Scheduler:
         if isinstance(slot.mode, Claims) and self._held is not None:
             self._held.remove(slot.mode)
             slot.mode = Concurrency.PARALLEL
+            self._admitter.wake()
 
     # Lane 3: commit
 

@@ -1,6 +1,6 @@
 """Sync code off the event loop, in daemon threads of ours.
 
-Lives here: `run_in_thread`. The loop's default executor is not used: a body that never returns would hold the exit of
+Lives here: `in_thread` and `run_in_thread`. The loop's default executor is not used: a body that never returns would hold the exit of
 the process there, since executors join their threads. A worker of ours is a daemon, so an abandoned one never does.
 """
 
@@ -39,10 +39,10 @@ class _Worker:
                 _idle.append(self)
 
 
-async def run_in_thread(fn: Callable[..., T], /, *args: Any) -> T:
-    """Run `fn(*args)` in a thread and wait for it. Context variables are copied.
+def in_thread(fn: Callable[..., T], /, *args: Any) -> asyncio.Future[T]:
+    """Start `fn(*args)` in a thread; the future of its result. Context variables are copied.
 
-    Cancelling the awaiting task stops the waiting, not the thread: nothing can stop a thread but its own code.
+    Cancelling the future changes nothing for the thread: nothing can stop a thread but its own code.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -73,4 +73,9 @@ async def run_in_thread(fn: Callable[..., T], /, *args: Any) -> T:
     with _lock:
         worker = _idle.pop() if _idle else None
     (worker or _Worker()).submit(job)
-    return await future
+    return future
+
+
+async def run_in_thread(fn: Callable[..., T], /, *args: Any) -> T:
+    """Run `fn(*args)` in a thread and wait for it. A cancel stops the waiting, not the thread."""
+    return await in_thread(fn, *args)

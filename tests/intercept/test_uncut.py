@@ -5,7 +5,7 @@ import gc
 
 import pytest
 
-from interlock.process.uncut import uncut
+from interlock.intercept.uncut import uncut
 
 
 async def test_the_outcome_is_that_of_the_work() -> None:

@@ -16,6 +16,8 @@ T = TypeVar("T")
 async def uncut(work: asyncio.Future[T], on_cancel: Callable[[], None]) -> T:
     """Wait for `work` to its end. A cancel of the waiter calls `on_cancel`, and is raised when the work is over.
 
+    What `on_cancel` raises ends the waiting at once: for work that was given up.
+
     Raises:
         asyncio.CancelledError: the waiter was cancelled meanwhile. It beats the outcome of the work.
     """
