@@ -103,6 +103,8 @@ class DuplicateMessage(InboxError):
 
 
 class InboxFull(InboxError):
+    """Too many messages are pending. `limit` is the bound over both queues."""
+
     def __init__(self, limit: int) -> None:
         self.limit = limit
         super().__init__(
@@ -111,6 +113,8 @@ class InboxFull(InboxError):
 
 
 class MessageTooLarge(InboxError):
+    """More text than one message may have. `size` and `limit` in bytes."""
+
     def __init__(self, size: int, limit: int) -> None:
         self.size, self.limit = size, limit
         super().__init__(
@@ -119,6 +123,8 @@ class MessageTooLarge(InboxError):
 
 
 class InvalidMessage(InboxError):
+    """Not text of valid Unicode, no content, or a role that cannot be sent. `problem` says which."""
+
     def __init__(self, problem: str) -> None:
         self.problem = problem
         super().__init__(f"Not a valid message: {problem}")
@@ -150,6 +156,8 @@ class SessionClosed(UsageError):
 
 
 class ReadOnlySession(UsageError):
+    """Something was to be written to a session that was opened for reading."""
+
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
         super().__init__(
@@ -163,6 +171,8 @@ class StoreClosed(UsageError):
 
 
 class UnknownSession(SessionError):
+    """The store has no session of this id."""
+
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
         super().__init__(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from brittle_store import BrittleStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brittle_store import BrittleStore
 from interlock import (
     Agent,
     DuplicateMessage,
@@ -125,7 +125,6 @@ async def test_a_splice_tells_its_place_and_only_discarding_has_an_outcome() -> 
         assert [
             (fact.start, fact.removed, words(fact.inserted), fact.outcome)
             for fact in agent.session.facts(InboxSpliced)
-            if isinstance(fact, InboxSpliced)
         ] == [
             (0, 0, ["a"], None),
             (1, 0, ["b"], None),
@@ -174,7 +173,6 @@ async def test_a_later_step_takes_only_next_step() -> None:
         claims = [
             (fact.turn, fact.step, len(fact.next_step), len(fact.next_turn))
             for fact in agent.session.facts(InboxClaimed)
-            if isinstance(fact, InboxClaimed)
         ]
         assert claims == [(1, 1, 0, 1), (1, 2, 1, 0), (2, 1, 0, 1)]
 
@@ -495,7 +493,6 @@ async def test_what_a_pre_step_rejects_is_dropped_with_the_reason_and_the_words(
             await receipt.turn()
         assert (caught.value.outcome, caught.value.message_id) == ("rejected", receipt.id)
         (dropped,) = agent.session.facts(InboxDropped)
-        assert isinstance(dropped, InboxDropped)
         assert (dropped.reason, dropped.by, words(dropped.messages)) == ("not today", "doorman", ["go"])
         assert len(agent.inbox) == 0
 
@@ -603,7 +600,6 @@ async def test_a_message_is_a_value_from_the_moment_it_is_accepted() -> None:
         blocks.append(Text("smuggled"))
         await agent.idle()
         told = agent.session.facts(UserMessage)[0]
-        assert isinstance(told, UserMessage)
         assert told.content == (Text("as sent"),)
 
 
@@ -695,8 +691,7 @@ async def test_a_thousand_followups_fill_the_queue_and_the_rest_is_refused() -> 
             try:
                 agent.followup(f"{n}")
                 taken += 1
-            except InboxFull as error:
-                assert error.limit == MAX_PENDING
+            except InboxFull:
                 refused += 1
         assert (taken, refused) == (MAX_PENDING, 1000 - MAX_PENDING)
         assert len(agent.inbox) == MAX_PENDING

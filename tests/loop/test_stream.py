@@ -16,10 +16,8 @@ from interlock.log.facts import (
     Fact,
     Failure,
     RequestFailed,
-    RequestSent,
     StepEnd,
     ToolCalled,
-    TurnEnd,
     Usage,
 )
 from interlock.log.reasons import Aborted, Completed, Failed, MaxTokens
@@ -242,7 +240,7 @@ async def test_a_stop_in_mid_stream_keeps_what_was_shown() -> None:
 async def test_only_the_visible_prefix_of_an_interrupted_answer_is_kept(
     streamed: tuple[Chunk, ...], kept: tuple[Any, ...]
 ) -> None:
-    """ST-03. Where nothing was visible, the line closes the request without a block, and the history has nothing."""
+    """ST-03: where nothing was visible, there is no message."""
     gate = Gate()
     usage = UsageReport(Usage(input=3, output=1))
     async with Agent(ScriptedModel(chunks(*streamed, usage, gate, Finish("calls"))), tools=[echo]) as agent:
@@ -251,8 +249,10 @@ async def test_only_the_visible_prefix_of_an_interrupted_answer_is_kept(
         agent.cancel()
         await running
 
-        message = only(agent, AssistantMessage)
-        assert (message.blocks, message.interrupted, message.usage) == (kept, True, Usage(3, 1))
+        found = agent.session.facts(AssistantMessage)
+        assert [(m.blocks, m.interrupted, m.usage) for m in found] == (
+            [(kept, True, Usage(3, 1))] if kept else []
+        )
         roles = [m.role for m in agent.session.history.view()]
         assert roles == (["user", "assistant"] if kept else ["user"])
         assert not agent.session.facts(ToolCalled)
@@ -635,155 +635,4 @@ async def test_a_message_that_cannot_be_shown_is_said_to_be_so() -> None:
 
         assert isinstance(result.reason, Failed)
         assert "Unspeakable" in result.reason.message
-        assert_laws(agent.session)
-
-
-# Wrappers
-
-
-async def test_a_wrapper_that_raises_is_not_the_models_failure() -> None:
-    """ST-10, A-P37: no recovery, no message, the turn ends with an error."""
-    heard: list[str] = []
-    async with Agent(ScriptedModel(says("a b"), says("unused")), retry=AT_ONCE) as agent:
-        agent.on.request_error(lambda failure, attempt: heard.append(failure.code))
-
-        @agent.on.model_stream
-        async def breaks(request: ModelRequest, following: Any) -> AsyncIterator[Chunk]:
-            async for chunk in following():
-                yield chunk
-                raise KeyError("in the wrapper")
-
-        result = await agent.run("go")
-
-        assert result.reason == Failed("UNKNOWN", "KeyError: 'in the wrapper'")
-        assert heard == []
-        assert len(agent.session.facts(RequestSent)) == len(agent.session.facts(AssistantChunk)) == 1
-        assert not agent.session.facts(AssistantMessage)
-        assert_laws(agent.session)
-
-
-async def test_a_model_failure_that_a_wrapper_makes_up_is_not_recovered_from() -> None:
-    """RE-01: only the adapter's own failures are."""
-    heard: list[str] = []
-    async with Agent(ScriptedModel(says("a"), says("b")), retry=AT_ONCE) as agent:
-        agent.on.request_error(lambda failure, attempt: heard.append(failure.code))
-
-        @agent.on.model_stream
-        async def pretends(request: ModelRequest, following: Any) -> AsyncIterator[Chunk]:
-            raise ModelFailure("made up", code="SERVER")
-            yield  # it is a generator
-
-        result = await agent.run("go")
-
-        assert result.reason == Failed("SERVER", "made up")
-        assert heard == []
-        assert_laws(agent.session)
-
-
-async def test_a_wrapper_sees_the_adapters_failure_as_it_is_and_passing_it_on_recovers() -> None:
-    """RE-01: a failure does not change its class or its owner on the way through."""
-    caught: list[tuple[str, int | None]] = []
-    model = ScriptedModel(fails("RATE_LIMIT", "slow down", status=429), says("better"))
-    async with Agent(model, retry=AT_ONCE) as agent:
-
-        @agent.on.model_stream
-        async def watches(request: ModelRequest, following: Any) -> AsyncIterator[Chunk]:
-            try:
-                async for chunk in following():
-                    yield chunk
-            except ModelFailure as failure:
-                caught.append((failure.code, failure.status))
-                raise
-
-        result = await agent.run("go")
-
-        assert caught == [("RATE_LIMIT", 429)]
-        assert result.text == "better"
-        assert_laws(agent.session)
-
-
-async def test_wrappers_nest_outer_to_inner_and_may_change_what_is_shown() -> None:
-    """D-7: the stream is an onion; what comes out of it is what is logged."""
-    trace: list[str] = []
-
-    def wrapper(name: str) -> Callable[..., AsyncIterator[Chunk]]:
-        async def wrap(request: ModelRequest, following: Any) -> AsyncIterator[Chunk]:
-            trace.append(f"{name} in")
-            async for chunk in following():
-                yield TextDelta(f"{name}({chunk.text})") if isinstance(chunk, TextDelta) else chunk
-            trace.append(f"{name} out")
-
-        return wrap
-
-    async with Agent(ScriptedModel(says("x"))) as agent:
-        agent.on.model_stream(wrapper("outer"))
-        agent.on.model_stream(wrapper("inner"))
-        result = await agent.run("go")
-
-        assert trace == ["outer in", "inner in", "inner out", "outer out"]
-        assert result.text == "outer(inner(x))"
-        assert_laws(agent.session)
-
-
-async def test_a_wrapper_may_answer_by_itself() -> None:
-    model = ScriptedModel(says("never asked"))
-    async with Agent(model) as agent:
-
-        @agent.on.model_stream
-        async def cached(request: ModelRequest, following: Any) -> AsyncIterator[Chunk]:
-            yield TextDelta("from the cache")
-            yield Finish()
-
-        result = await agent.run("go")
-
-        assert (result.text, model.requests) == ("from the cache", [])
-        assert_laws(agent.session)
-
-
-def _twice(request: ModelRequest, following: Any) -> AsyncIterator[Chunk]:
-    async def wrap() -> AsyncIterator[Chunk]:
-        async for chunk in following():
-            yield chunk
-        async for chunk in following():
-            yield chunk
-
-    return wrap()
-
-
-def _no_chunks(request: ModelRequest, following: Any) -> AsyncIterator[Any]:
-    async def wrap() -> AsyncIterator[Any]:
-        async for _ in following():
-            yield {"text": "x"}
-
-    return wrap()
-
-
-@pytest.mark.parametrize(
-    ("wrapper", "problem"),
-    [
-        pytest.param(lambda request, following: None, "answered NoneType", id="none"),
-        pytest.param(lambda request, following: "stop", "answered str", id="a string"),
-        pytest.param(lambda request, following: {"text": "x"}, "answered dict", id="a dict"),
-        pytest.param(lambda request, following: [TextDelta("x")], "answered list", id="a list of chunks"),
-        pytest.param(_twice, "next() was called twice", id="next twice"),
-        pytest.param(_no_chunks, "gave dict, which is no chunk", id="yields no chunk"),
-    ],
-)
-async def test_a_wrapper_that_breaks_the_contract_ends_the_turn_and_is_named(
-    wrapper: Callable[..., Any], problem: str
-) -> None:
-    """D-14, D-18"""
-    heard: list[str] = []
-    async with Agent(ScriptedModel(says("a"), says("b")), retry=AT_ONCE) as agent:
-        agent.on.request_error(lambda failure, attempt: heard.append(failure.code))
-        agent.on.model_stream(wrapper, name="the wrapper")
-        result = await agent.run("go")
-
-        assert isinstance(result.reason, Failed)
-        assert result.reason.code == "HOOK_CONTRACT_ERROR"
-        assert "the wrapper" in result.reason.message
-        assert problem in result.reason.message
-        assert heard == []  # no recovery
-        assert not agent.session.facts(AssistantMessage)
-        assert only(agent, TurnEnd).reason == result.reason
         assert_laws(agent.session)

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from brittle_store import BrittleStore
 
+from brittle_store import BrittleStore
 from interlock import (
     Accept,
     Agent,
@@ -25,8 +25,8 @@ from interlock import (
     Settings,
     Source,
     Status,
-    StoreFailed,
     Stopping,
+    StoreFailed,
     ToolCall,
     ToolContext,
     ToolError,
@@ -172,9 +172,7 @@ async def test_a_proposal_that_is_not_entered_takes_no_step_number() -> None:
         await agent.run("a")
         dispose()
         await agent.run("b")
-        steps = [
-            (fact.turn, fact.step) for fact in agent.session.facts(StepStart) if isinstance(fact, StepStart)
-        ]
+        steps = [(fact.turn, fact.step) for fact in agent.session.facts(StepStart)]
         assert steps == [(2, 1)]
 
 
@@ -203,7 +201,7 @@ async def test_what_a_pre_step_enters_is_what_is_logged_and_sent() -> None:
 
         agent.inject("bg", source=Source("tool", "watcher"))
         await agent.run(person("go"))
-        told = [fact for fact in agent.session.facts(UserMessage) if isinstance(fact, UserMessage)]
+        told = agent.session.facts(UserMessage)
         assert [(fact.id, fact.source.kind, fact.role, fact.place) for fact in told] == [
             ("go", "person", "user", "prompt"),
             (told[1].id, "tool", "user", "prompt"),
@@ -244,7 +242,6 @@ async def test_any_reject_wins_and_the_others_are_still_heard() -> None:
         assert result.reason == Blocked("closed", "first")
         assert heard == ["closed"]
         (decided,) = agent.session.facts(DecisionMade)
-        assert isinstance(decided, DecisionMade)
         assert [(said.who, said.answer, said.reason) for said in decided.said] == [
             ("first", "reject", "closed"),
             ("third", "reject", "also closed"),
@@ -263,7 +260,6 @@ async def test_a_rejected_first_proposal_ends_the_turn_blocked_without_a_step() 
             "+T[go] TS 1 CL 1.1 T[go] DM pre-step reject DROP[go] rejected TE 1 blocked"
         )
         (end,) = agent.session.facts(TurnEnd)
-        assert isinstance(end, TurnEnd)
         assert end.rejected == (receipt.id,)
         assert_laws(agent.session)
     assert model.requests == []
@@ -335,7 +331,6 @@ async def test_a_pre_step_that_answers_something_else_ends_the_turn(answer: Any)
         agent.followup("go")
         await agent.idle()
         (end,) = agent.session.facts(TurnEnd)
-        assert isinstance(end, TurnEnd)
         assert isinstance(end.reason, Failed)
         assert end.reason.code == "HOOK_CONTRACT_ERROR"
         assert words(agent.inbox.next_turn) == ["go"]
@@ -364,7 +359,7 @@ async def test_after_a_block_the_next_message_has_its_turn() -> None:
         agent.followup("bad")
         agent.followup("good")
         await agent.idle()
-        assert [type(fact.reason) for fact in agent.session.facts(TurnEnd) if isinstance(fact, TurnEnd)] == [
+        assert [type(fact.reason) for fact in agent.session.facts(TurnEnd)] == [
             Blocked,
             Completed,
         ]
@@ -377,7 +372,7 @@ async def test_after_an_empty_entry_the_next_message_has_its_turn() -> None:
         agent.followup("skip")
         agent.followup("good")
         await agent.idle()
-        assert [fact.steps for fact in agent.session.facts(TurnEnd) if isinstance(fact, TurnEnd)] == [0, 1]
+        assert [fact.steps for fact in agent.session.facts(TurnEnd)] == [0, 1]
 
 
 async def test_after_a_block_an_injection_alone_opens_no_turn() -> None:
@@ -407,7 +402,6 @@ async def test_after_an_error_everything_is_parked_and_reported() -> None:
         gate.open()
         await agent.idle()
         (end,) = agent.session.facts(TurnEnd)
-        assert isinstance(end, TurnEnd)
         assert (end.pending.next_turn, end.pending.next_step) == (1, 1)
         assert agent.status is Status.IDLE
         agent.wake()
@@ -424,7 +418,6 @@ async def test_after_a_spent_budget_everything_is_parked() -> None:
         agent.followup("b")
         await agent.idle()
         (end,) = agent.session.facts(TurnEnd)
-        assert isinstance(end, TurnEnd)
         assert end.reason == OverBudget("steps", 1, 1)
         assert words(agent.inbox.next_turn) == ["b"]
 
@@ -541,9 +534,7 @@ async def test_turn_stopping_goes_on_as_the_next_step_of_the_same_turn() -> None
             AM"3" SE 1.3 completed TE 1 completed
         """)
         assert (result.turn, result.steps, result.text) == (1, 3, "3")
-        told = [
-            fact.source.kind for fact in agent.session.facts(UserMessage) if isinstance(fact, UserMessage)
-        ]
+        told = [fact.source.kind for fact in agent.session.facts(UserMessage)]
         assert told[1:] == ["plugin"] * 4
         assert_laws(agent.session)
 
@@ -784,8 +775,6 @@ async def test_a_pre_step_that_leaves_a_context_out_drops_it_by_name() -> None:
         await agent.run("go")
         decided = agent.session.facts(DecisionMade)[-1]
         first = agent.session.facts(ToolResulted)[0]
-        assert isinstance(decided, DecisionMade)
-        assert isinstance(first, ToolResulted)
         assert decided.dropped == (first.contexts[0].id,)
         assert words(model.requests[1].messages)[-1] == "n2"
         assert "n1" not in words(agent.session.history.view())
@@ -800,7 +789,6 @@ async def test_a_context_that_was_left_out_does_not_come_back_at_the_end_of_the_
         agent.on.pre_step(lambda p: Enter(()) if p.step == 2 else None)
         await agent.run("go")
         decided = agent.session.facts(DecisionMade)[-1]
-        assert isinstance(decided, DecisionMade)
         assert len(decided.dropped) == 1
         assert "n" not in words(agent.session.history.view())
         assert_laws(agent.session)
@@ -915,7 +903,7 @@ async def test_observers_cannot_steer_by_raising() -> None:
         result = await agent.run("go")
         assert (result.text, len(model.requests)) == ("ok", 2)
         assert heard == ["step/end", "step/end"]
-        failed = [fact.point for fact in agent.session.facts(ObserverFailed) if isinstance(fact, ObserverFailed)]
+        failed = [fact.point for fact in agent.session.facts(ObserverFailed)]
         assert failed == [
             "agent/inbox",
             "agent/status",
@@ -943,7 +931,7 @@ async def test_the_header_is_logged_when_it_changes_and_at_the_start_of_each_lif
         session_id = agent.session.id
     async with Agent(ScriptedModel(says("4")), tools=[look, note], store=store, session=session_id) as agent:
         await agent.run("d")
-        headers = [fact for fact in agent.session.facts(RequestHeader) if isinstance(fact, RequestHeader)]
+        headers = agent.session.facts(RequestHeader)
         assert [header.why for header in headers] == ["initial", "change", "resume"]
         assert [[spec.name for spec in header.tools] for header in headers] == [
             ["look"],
@@ -982,7 +970,7 @@ async def test_the_config_seam_changes_settings_and_never_messages() -> None:
             return Settings(temperature=settings.settings["temperature"] - settings.attempt / 4, top_p=0.5)
 
         await agent.run("go")
-        headers = [fact for fact in agent.session.facts(RequestHeader) if isinstance(fact, RequestHeader)]
+        headers = agent.session.facts(RequestHeader)
         assert [header.settings for header in headers] == [
             {"temperature": 0.75, "top_p": 0.5},
             {"temperature": 0.5, "top_p": 0.5},
@@ -1070,7 +1058,6 @@ async def test_a_dropped_message_names_who_dropped_it() -> None:
         with pytest.raises(InputDropped):
             await dropped.turn()
         (fact,) = agent.session.facts(InboxDropped)
-        assert isinstance(fact, InboxDropped)
         assert (fact.outcome, fact.by) == ("omitted", "agent/pre-step")
 
 

@@ -58,15 +58,11 @@ class World:
     def __init__(self, pool: int) -> None:
         self.trace: list[tuple[float, str, int]] = []
         self.jobs: list[FakeJob] = []
-        self.scheduler = Scheduler(pool, lambda waits: self.saw("waits" if waits else "goes on", -1))
+        self.scheduler = Watched(self, pool)
 
     def add(self, *plans: Plan) -> list[FakeJob]:
         self.jobs = [FakeJob(self, i, plan) for i, plan in enumerate(plans)]
         return self.jobs
-
-    def stop(self) -> None:
-        self.saw("stop", -1)
-        self.scheduler.stop()
 
     def saw(self, what: str, index: int) -> None:
         self.trace.append((now(), what, index))
@@ -81,6 +77,19 @@ class World:
 
     def when(self, what: str, index: int) -> float | None:
         return next((time for time, said, i in self.trace if (said, i) == (what, index)), None)
+
+
+class Watched(Scheduler):
+    """A scheduler that leaves in the trace when it is stopped, and when it waits for a person."""
+
+    def __init__(self, world: World, pool: int) -> None:
+        super().__init__(pool, lambda waits: world.saw("waits" if waits else "goes on", -1))
+        self._world = world
+
+    def stop(self) -> None:
+        if not self.stopped:
+            self._world.saw("stop", -1)
+        super().stop()
 
 
 def now() -> float:
@@ -113,7 +122,7 @@ class FakeJob:
 
     def _does(self, method: str) -> None:
         if self.plan.stops == method:
-            self.world.stop()
+            self.world.scheduler.stop()
         if self.plan.raises == method:
             self.world.saw("raises", self.index)
             raise Broken(f"{method} of {self.index}")
@@ -170,7 +179,7 @@ async def play(plans: Sequence[Plan], pool: int = 10, *, stop_at: float | None =
     """Run a batch to its end; what its jobs raised is in the trace."""
     world = World(pool)
     if stop_at is not None:
-        asyncio.get_running_loop().call_later(stop_at, world.stop)
+        asyncio.get_running_loop().call_later(stop_at, world.scheduler.stop)
     try:
         await world.scheduler.run(world.add(*plans))
     except Broken as broken:
@@ -659,7 +668,7 @@ class Moment:
     def __init__(self, world: World, written: int) -> None:
         self.world, self.written = world, written
         self.seen = {(what, index) for _, what, index in world.trace[:written]}
-        self.stopped = any(what in ("stop", "refused", "answer refused") for what, _ in self.seen)
+        self.stopped = ("stop", -1) in self.seen
         self.waits = [what for _, what, _ in world.trace[:written] if what in ("waits", "goes on")]
 
     def did(self, index: int, *what: str) -> bool:
@@ -764,6 +773,8 @@ def assert_nothing_unsafe(world: World) -> None:
             assert before.outcome(index)
         elif what == "settle":
             assert before.outcome(index) and not all(before.committed(j) for j in range(index))
+        elif what == "waits":
+            assert not before.stopped
         elif what == "skip":
             assert before.stopped and not before.did(index, "start", "deny", "settled")
             if before.did(index, "answer settled"):  # it stopped the batch itself, and was cut as it answered

@@ -10,7 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, final
 
+import msgspec
+
 from interlock.errors import HookContractError, ToolError
+from interlock.intercept.point import SPEAKER
 from interlock.log.messages import Message, Source, Text, as_message
 from interlock.log.strictjson import NotJSON, check_text, checked_text, freeze
 
@@ -21,9 +24,34 @@ Contexts: TypeAlias = tuple[Message, ...]
 GivenContexts: TypeAlias = "Iterable[Message | str]"
 
 
-def as_contexts(given: object, what: str) -> Contexts:
+def as_contexts(given: object, what: str, source: Source | None = None) -> Contexts:
+    """Contexts, checked and copied. One that is nobody's, or a person's, becomes that of `source`: without it, of the
+    listener that is being heard.
+
+    Raises:
+        HookContractError: they are no messages of role user or system.
+    """
     if given == ():
         return ()
+    mine = source or _speaker()
+    return tuple([_owned(message, mine) for message in _messages(given, what)])
+
+
+def _speaker() -> Source:
+    listener = SPEAKER.get()
+    return Source("plugin", listener.who if listener is not None else "")
+
+
+def _owned(message: Message, mine: Source) -> Message:
+    if message.source.kind == "person" or message.source == _NOBODY:
+        return msgspec.structs.replace(message, source=mine)
+    return message
+
+
+_NOBODY = Source("plugin")
+
+
+def _messages(given: object, what: str) -> Contexts:
     if isinstance(given, (str, Message)):
         given = (given,)
     if not isinstance(given, Iterable):
@@ -72,7 +100,7 @@ class Enter:
     contexts: Contexts = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "messages", as_contexts(self.messages, "Enter"))
+        object.__setattr__(self, "messages", _messages(self.messages, "Enter"))
         object.__setattr__(self, "contexts", as_contexts(self.contexts, "Enter"))
 
 
@@ -96,6 +124,8 @@ class Settings:
     changed: Mapping[str, Any]
 
     def __init__(self, **changed: Any) -> None:
+        if spoken := sorted(changed.keys() & {"messages", "system", "tools"}):
+            raise HookContractError(f"Settings cannot change what is said: {', '.join(spoken)}")
         try:
             object.__setattr__(self, "changed", freeze(changed))
         except NotJSON as error:
@@ -346,6 +376,6 @@ class Continue(_WithContexts):
     def __post_init__(self) -> None:
         super().__post_init__()
         try:
-            object.__setattr__(self, "message", as_message(self.message, Source("plugin")))
+            object.__setattr__(self, "message", _owned(as_message(self.message), _speaker()))
         except NotJSON as error:
             raise HookContractError(f"Continue: {error}") from None

@@ -67,10 +67,6 @@ class Assembly:
         if value.get("signature"):
             block.signature = value["signature"]
 
-    @property
-    def has_calls(self) -> bool:
-        return any(kind == "call" for kind, _ in self._blocks)
-
     def blocks(self) -> tuple[Block, ...]:
         """Everything, as the model gave it: ids may be missing (empty) or repeated."""
         made: list[Block] = []

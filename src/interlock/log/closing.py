@@ -132,7 +132,7 @@ def closers(
 
 
 def end_request(state: State, ending: Ending) -> list[Fact]:
-    """The end of a request that has neither message nor failure: its visible prefix, if any."""
+    """The end of a request that has neither message nor failure: its visible prefix, or none if nobody saw any."""
     step = state.step
     if step is None or step.request is None:
         return []
@@ -142,6 +142,8 @@ def end_request(state: State, ending: Ending) -> list[Fact]:
         assert isinstance(reason, Failed)
         return [RequestFailed(request.seq, Failure(reason.code, reason.message, reason.status))]
     visible = request.assembly.visible()
+    if not visible:
+        return []
     return [
         AssistantMessage(
             request.seq,
@@ -175,10 +177,10 @@ def end_call(
         return facts
     for nested in step.subcalls.values():
         if nested.within(call.seq):
-            facts += end_approval(nested.approval, ending)
+            facts += end_approval(nested.approval, ending.approval)
             code = TOOL_OUTCOME_UNKNOWN if nested.runs else ending.unstarted
             facts.append(SubcallEnd(nested.seq, False, _text(code), CallError(code, "", nested.runs > 0)))
-    facts += end_approval(call.approval, ending)
+    facts += end_approval(call.approval, ending.approval)
     settled = call.settled
     if settled is not None and not (ending.crashed and settled.review):
         facts.append(
@@ -253,11 +255,13 @@ def _context(message: Message, call: int) -> UserMessage:
     return UserMessage(message.id, message.source, role, message.content, "context", call=call)
 
 
-def end_approval(approval: Approval | None, ending: Ending) -> list[Fact]:
+def end_approval(
+    approval: Approval | None, outcome: Literal["cancelled", "unavailable"] = "cancelled"
+) -> list[Fact]:
     """The end of a question that has no answer yet."""
     if approval is None or approval.outcome is not None:
         return []
-    return [ApprovalDecided(approval.id, approval.call, approval.digest, ending.approval)]
+    return [ApprovalDecided(approval.id, approval.call, approval.digest, outcome)]
 
 
 def closing_text(code: str) -> str:

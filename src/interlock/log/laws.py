@@ -11,13 +11,15 @@ from typing import Any
 
 import msgspec
 
-from interlock.log.causes import cited
+from interlock.log.causes import Spans, cited
 from interlock.log.event import Event
 from interlock.log.facts import (
     ApprovalAsked,
     ApprovalDecided,
     AssistantChunk,
     AssistantMessage,
+    BudgetWarned,
+    DecisionMade,
     Fact,
     HistoryReplaced,
     InboxClaimed,
@@ -84,6 +86,19 @@ def forbidden(state: State, fact: Fact) -> Breach | None:
     return None
 
 
+def miscited(state: State, fact: Fact, causes: Spans) -> Breach | None:
+    """What is wrong with these causes of this fact as the next line, or None."""
+    seq = state.head + 1
+    for span in causes:
+        first, last = span if isinstance(span, tuple) else (span, span)
+        if not 0 <= first <= last < seq:
+            return Breach(seq, "causes", f"cites {span}, which is not earlier")
+    needed = cited(state, fact)
+    if fact.surface and not set(needed) <= set(causes):
+        return Breach(seq, "cites", f"{fact.type} rests on {needed}, and cites {causes}")
+    return None
+
+
 def check(events: Iterable[Event]) -> list[Breach]:
     """Every law on any log: where it is broken, empty if nowhere.
 
@@ -98,20 +113,16 @@ def check(events: Iterable[Event]) -> list[Breach]:
         if event.seq == 0 and not isinstance(event.fact, SessionCreated):
             breaches.append(Breach(0, "created", f"a log starts with session/created, not {event.type}"))
             return breaches
-        for span in event.causes:
-            first, last = span if isinstance(span, tuple) else (span, span)
-            if not 0 <= first <= last < event.seq:
-                breaches.append(Breach(event.seq, "causes", f"cites {span}, which is not earlier"))
         breach = forbidden(state, event.fact)
         if breach is not None:
             breaches.append(breach)
             return breaches
-        needed = cited(state, event.fact)
-        if event.fact.surface and needed and not set(needed) <= set(event.causes):
-            breaches.append(
-                Breach(event.seq, "cites", f"{event.type} rests on {needed}, and cites {event.causes}")
-            )
+        breach = miscited(state, event.fact, event.causes)
+        if breach is not None:
+            breaches.append(breach)
         state.apply(event)
+        if event.life != (state.life or 1):
+            breaches.append(Breach(event.seq, "lives", f"written by life {event.life} in life {state.life}"))
     return breaches
 
 
@@ -230,7 +241,7 @@ def _step_ended(state: State, fact: StepEnd) -> None:
     if step.next_result < len(step.calls):
         missing = [call.use.id for call in step.calls[step.next_result :]]
         raise Broken("one result", f"the calls {missing} have no result")
-    if step.request is not None:
+    if step.request is not None and fact.reason not in ("aborted", "budget", "interrupted"):
         raise Broken("request", f"request {step.request.seq} has neither message nor failure")
 
 
@@ -269,6 +280,10 @@ def _of_request(state: State, fact: AssistantChunk | AssistantMessage | RequestF
 
 def _retry(state: State, fact: RetryScheduled | RetryStarted) -> None:
     _step(state)
+
+
+def _within_turn(state: State, fact: DecisionMade | BudgetWarned) -> None:
+    _turn(state)
 
 
 def _replaced(state: State, fact: HistoryReplaced) -> None:
@@ -340,8 +355,16 @@ def _resulted(state: State, fact: ToolResulted) -> None:
         raise Broken("result order", f"{call.use.id!r} at {call.index}, next is {step.next_result}")
     if fact.error is None and not call.runs:
         raise Broken("started", f"call {fact.call} succeeded without having started")
+    if fact.call_id != call.use.id:
+        raise Broken("call id", f"the result of {call.use.id!r} names {fact.call_id!r}")
+    _answered(call)
     if step.subcalls and any(nested.within(call.seq) for nested in step.subcalls.values()):
         raise Broken("nested", f"call {fact.call} has open nested calls")
+
+
+def _answered(call: Call) -> None:
+    if call.approval is not None and call.approval.outcome is None:
+        raise Broken("one answer", f"the question about call {call.seq} is open")
 
 
 def _abandoned(state: State, fact: ToolAbandoned) -> None:
@@ -356,8 +379,12 @@ def _subcall_started(state: State, fact: SubcallStart) -> None:
 
 
 def _subcall_ended(state: State, fact: SubcallEnd) -> None:
-    if fact.start not in _step(state).subcalls:
+    nested = _step(state).subcalls.get(fact.start)
+    if nested is None:
         raise Broken("nested", f"{fact.start} is no open nested call")
+    _answered(nested)
+    if any(other.within(fact.start) for other in _step(state).subcalls.values()):
+        raise Broken("nested", f"call {fact.start} has open nested calls")
 
 
 _RULES: dict[type[Fact], Callable[[State, Any], None]] = {
@@ -372,6 +399,8 @@ _RULES: dict[type[Fact], Callable[[State, Any], None]] = {
     StepStart: _step_started,
     StepEnd: _step_ended,
     UserMessage: _told,
+    DecisionMade: _within_turn,
+    BudgetWarned: _within_turn,
     RequestHeader: _headed,
     RequestSent: _sent,
     AssistantChunk: _of_request,

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import get_ident
 from time import gmtime, strftime, time
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from interlock.errors import (
     IllegalFact,
@@ -41,7 +41,7 @@ from interlock.log.facts import (
     ToolCalled,
 )
 from interlock.log.history import History
-from interlock.log.laws import Broken, forbidden, law_of
+from interlock.log.laws import Broken, forbidden, law_of, miscited
 from interlock.log.state import State
 from interlock.version import VERSION
 
@@ -53,6 +53,7 @@ _rules: dict[
     type[Fact], tuple[Callable[[State, Any], None] | None, Callable[[State, Any], Spans] | None]
 ] = {}
 
+F = TypeVar("F", bound=Fact)
 Observer = Callable[[Event], None]
 Dispose = Callable[[], None]
 
@@ -157,7 +158,11 @@ class Session:
         """The time that the next line would have, epoch milliseconds."""
         return int(time() * 1000) if self._simulated is None else self._simulated()
 
-    def facts(self, *types: type[Fact]) -> list[Fact]:
+    @overload
+    def facts(self) -> list[Fact]: ...
+    @overload
+    def facts(self, *types: type[F]) -> list[F]: ...
+    def facts(self, *types: type[Fact]) -> Sequence[Fact]:
         """All facts in order, of these types if any are named."""
         return [event.fact for event in self.events if not types or isinstance(event.fact, types)]
 
@@ -251,9 +256,15 @@ class Session:
                 law(state, fact)
             except Broken as broken:
                 raise IllegalFact(broken.law, f"{fact.type}: {broken.problem}", seq=state.head + 1) from None
+        if state.head < 0 and cls is not SessionCreated:
+            raise IllegalFact("created", f"a log starts with session/created, not {fact.type}", seq=0)
         if causes is None:
             causes = cites(state, fact) if cites is not None else ()
-        return Event(state.head + 1, now, state.life or 1, fact, causes, cls.ignorable)
+        elif (breach := miscited(state, fact, causes)) is not None:
+            raise IllegalFact(breach.law, breach.problem, seq=breach.seq)
+        # An opening is the first line of its own life.
+        life = fact.life if isinstance(fact, SessionOpened) else state.life or 1
+        return Event(state.head + 1, now, life, fact, causes, cls.ignorable)
 
     def _append_all(self, facts: tuple[Fact, ...], now: int, causes: Spans | None) -> tuple[Event, ...]:
         made: list[Event] = []

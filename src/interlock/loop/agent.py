@@ -33,7 +33,7 @@ from interlock.errors import (
 from interlock.intercept.decisions import Verdict
 from interlock.intercept.point import SPEAKER, Listener, hear, tell
 from interlock.intercept.signal import Signal
-from interlock.log.closing import cancelled, end_approval
+from interlock.log.closing import end_approval
 from interlock.log.event import Event
 from interlock.log.facts import (
     CancelRequested,
@@ -449,9 +449,8 @@ class Agent(Layer):
             )
             if not keep_inbox:
                 facts += inbox.clearing()
-            ending = cancelled(cause, keep_inbox=keep_inbox)
             for approval in session.state.approvals.values():
-                facts += end_approval(approval, ending)
+                facts += end_approval(approval)
         if not keep_inbox:
             self._latched.clear()
             self._woken = False

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from interlock.intercept.decisions import as_contexts
 from interlock.intercept.signal import Signal
 from interlock.log.messages import Message, Source
 from interlock.tools.call import ToolCall, ToolOutput
@@ -46,10 +47,12 @@ class ToolContext:
         return self.call.agent
 
     def defer(self, context: Message | str) -> None:
-        """Say something to the model with the next step, after all results of this one."""
-        if isinstance(context, str):
-            context = Message.context(context, source=Source("tool", self.call.name))
-        self._deferred.append(context)
+        """Say something to the model with the next step, after all results of this one.
+
+        Raises:
+            HookContractError: it is no message of role user or system.
+        """
+        self._deferred += as_contexts(context, self.call.name, Source("tool", self.call.name))
 
     def conclude(self) -> None:
         """Let the turn end after this batch, if this call succeeds and nothing else is pending."""

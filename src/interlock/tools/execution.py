@@ -17,7 +17,7 @@ from interlock.intercept.decisions import as_contexts
 from interlock.intercept.point import Listener, hear, tell
 from interlock.intercept.signal import Signal, Stopped
 from interlock.intercept.uncut import uncut
-from interlock.log.messages import Message, Text
+from interlock.log.messages import Message, Source, Text
 from interlock.log.reasons import (
     ABORTED,
     ABORTED_BEFORE_DISPATCH,
@@ -209,7 +209,7 @@ class Execution:
             checked = tool.output.validate(output.value if output is not None else value)
             content = self._content(output, checked)
             contexts = (
-                (*context._deferred, *as_contexts(output.contexts, tool.name))
+                (*context._deferred, *as_contexts(output.contexts, tool.name, Source("tool", tool.name)))
                 if output
                 else context._deferred
             )

@@ -17,7 +17,7 @@ from interlock.errors import ToolError, UnknownTool, said_error
 from interlock.intercept.decisions import Ask, Deny, Verdict
 from interlock.intercept.point import Listener, tell
 from interlock.intercept.signal import Stopped
-from interlock.log.closing import closing_text, end_call, hook_stopped
+from interlock.log.closing import closing_text, end_approval, end_call, hook_stopped
 from interlock.log.event import encode_json
 from interlock.log.facts import (
     ApprovalAsked,
@@ -590,6 +590,9 @@ class NestedJob(CallJob):
         content = (Text(closing_text(code)),)
         self._final = ToolResult(call=self._call, content=content, error=error)
         if self.key >= 0:
+            open_call = self.batch.session.state.call(self.key)
+            for fact in end_approval(open_call.approval if open_call is not None else None):
+                self._append(fact)
             self._append(SubcallEnd(self.key, False, content, error))
 
     def output(self) -> ToolOutput:

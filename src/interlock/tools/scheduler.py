@@ -402,7 +402,8 @@ class Scheduler:
             self._admitter.wake()
 
     def _need_commit(self) -> None:
-        self._committer.need(self._commit_lane, self._spawn)
+        if self._error is None:  # after a failure nothing is committed any more
+            self._committer.need(self._commit_lane, self._spawn)
 
     # Tasks, failure, waiting
 
@@ -450,6 +451,7 @@ class Scheduler:
         """If only a person's answer can move the batch on, say so."""
         if (
             self._parked
+            and not self.stopped
             and not self._running
             and not self._waiting
             and self._admitter.idle
