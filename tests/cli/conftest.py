@@ -118,6 +118,8 @@ def server() -> Iterator[Server]:
 class Program:
     """`interlock` as a process of its own, in `work` and with the home of the test."""
 
+    command = (PROGRAM,)
+
     def __init__(self, work: Path, home: Path, base_url: str | None) -> None:
         self.work = work
         self.environment = {**os.environ, "INTERLOCK_HOME": str(home), "TERM": "xterm"}
@@ -127,7 +129,7 @@ class Program:
 
     def run(self, *arguments: str, stdin: str = "") -> Ended:
         ended = subprocess.run(
-            [PROGRAM, *arguments],
+            [*self.command, *arguments],
             cwd=self.work,
             env=self.environment,
             input=stdin,
@@ -139,7 +141,7 @@ class Program:
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [PROGRAM, *arguments],
+            [*self.command, *arguments],
             cwd=self.work,
             env=self.environment,
             stdin=subprocess.DEVNULL,

@@ -78,7 +78,7 @@ def test_the_acts_happen_as_they_are_told(interlock: Any, home: Path) -> None:
     assert facts[steered].inserted[0].text == story.LIMIT
     assert isinstance(facts[steered - 1], AssistantChunk) and isinstance(facts[steered + 1], AssistantChunk)
     assert steered < at(AssistantMessage, 1)
-    admitted = [f for f in facts[at(StepStart, 2) :] if isinstance(f, UserMessage)][0]
+    admitted = next(f for f in facts[at(StepStart, 2) :] if isinstance(f, UserMessage))
     assert admitted.content[0].text == story.LIMIT
     # The person says yes, and a guard still says no: nothing ran.
     assert facts[at(ApprovalDecided)].outcome == "allowed-once"

@@ -65,7 +65,7 @@ def test_the_log_is_a_timeline(interlock: Any, ran: str, work: Path) -> None:
     assert said[0].startswith(f"─ session  {ran}, 20") and f" in {work} (interlock " in said[0]
     assert said[1].startswith("· life 1  begun by process ")
     assert said[2:9] == [
-        "· preset  ask: what does not only read is asked for",
+        "· preset  ask: tools that read run, for the rest a person is asked",
         "» for the next turn  person: What does it say?",
         "─ turn 1",
         "  ─ step 1.1",

@@ -19,6 +19,7 @@ from interlock.cli.screen import Screen
 from interlock.cli.stopping import Stopping
 from interlock.log.facts import CancelRequested, ToolAbandoned, ToolResulted
 from interlock.log.reasons import Aborted
+from interlock.models.scripted import Answer
 from interlock.testing import ScriptedModel, assert_laws, call, calls, hangs, says
 
 
@@ -181,3 +182,22 @@ async def test_a_terminal_counts_the_seconds_of_what_runs(
         "stopping, waiting for slow (6 s)",
     ]
     assert drawn[:3] == waiting if stops else drawn == ["slow (3 s): half way", "slow (6 s): half way"]
+
+
+async def test_a_terminal_says_that_the_model_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    now = 100.0
+
+    def thinks(request: object) -> Answer:
+        nonlocal now
+        for _ in range(3):
+            running.tick()
+            now += 1
+        return says("well")
+
+    stream = Terminal()
+    running = Running(Screen(stream), clock=lambda: now)
+    async with Agent(ScriptedModel(thinks)) as agent:
+        show_all(agent, [running.event])
+        await agent.run("Go")
+    assert stream.getvalue() == ("waiting for the model (1 s)\r\x1b[2Kwaiting for the model (2 s)\r\x1b[2K")

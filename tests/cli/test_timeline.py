@@ -89,7 +89,7 @@ ONE_LINE: list[tuple[Fact, list[str]]] = [
     # The session
     (SessionOpened(2, "resume", "host", 7), ["· life 2  resumed by process 7 on host"]),
     (SessionRepaired(4, "crash", (1, 2)), ["· repaired  after a crash: 2 open calls closed"]),
-    (PolicyChanged("plan", approval="deny"), ["· preset  plan: what does not only read is denied"]),
+    (PolicyChanged("plan", approval="deny"), ["· preset  plan: tools that read run, the rest is denied"]),
     (PolicyChanged("mine"), ["· preset  mine"]),
     (
         ObserverFailed("session", "audit", "OSError: disk", 3),

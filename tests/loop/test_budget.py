@@ -580,7 +580,7 @@ async def test_a_budget_cannot_be_changed_once_it_is_made() -> None:
     limits = {"look": 1}
     budget = Budget(tool_calls=limits)
     with pytest.raises(AttributeError):
-        budget.steps = 3  # type: ignore[misc]
+        budget.steps = 3
     limits["look"] = 99
     async with Agent(ScriptedModel(*looks(3)), tools=[look], budget=budget) as agent:
         assert (await agent.run("go")).reason == OverBudget("tool_calls:look", 1, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,7 @@ from interlock.log.facts import (
     RetryScheduled,
     StepStart,
     ToolResulted,
+    ToolSettled,
     ToolStarted,
     TurnEnd,
     TurnStart,
@@ -260,7 +262,7 @@ async def test_the_first_cause_wins() -> None:
         agent.cancel("parent")
         agent.cancel("user")
         await agent.idle()
-        assert story(agent.session).endswith('CR parent CR user SE 1.1 aborted TE 1 aborted{parent}')
+        assert story(agent.session).endswith("CR parent CR user SE 1.1 aborted TE 1 aborted{parent}")
 
 
 async def test_a_stop_beats_an_exception_and_a_reject_that_come_meanwhile() -> None:
@@ -336,6 +338,31 @@ async def test_one_signal_is_seen_everywhere_in_a_turn_and_the_next_has_another(
     assert signals[0][0] is not signals[1][0]
 
 
+async def test_after_a_stop_no_further_listener_is_asked() -> None:
+    """CA-03: neither a sync nor an async one; what reviews results is, for they stand (D-19b)."""
+    heard: list[str] = []
+
+    async def later(*_: Any) -> None:
+        heard.append("later")
+
+    for point in ("pre_step", "prepare", "pre_execute", "turn_stopping"):
+        answer = says("1") if point == "turn_stopping" else calls("look")
+        async with Agent(ScriptedModel(answer), tools=[look]) as agent:
+            register = getattr(agent.on, point)
+            register(lambda *_: agent.cancel())
+            register(later)
+            register(lambda *_: heard.append("sync"))
+            assert (await agent.run("go")).reason == Aborted(Cause("user"))
+            assert_laws(agent.session)
+    assert heard == []
+    async with Agent(ScriptedModel(calls("look")), tools=[look]) as agent:
+        agent.on.post_execute(lambda *_: agent.cancel())
+        agent.on.post_execute(later)
+        await agent.run("go")
+        assert story(agent.session).endswith("TR c1 ok SE 1.1 aborted TE 1 aborted{user}")
+    assert heard == ["later"]
+
+
 async def blocks(*_: Any) -> None:
     await asyncio.get_running_loop().create_future()
 
@@ -366,6 +393,32 @@ async def test_every_stage_that_waits_is_cut_at_once(stage: str) -> None:
         assert result.reason == Aborted(Cause("user"))
         assert asyncio.get_running_loop().time() == 0
         assert_laws(agent.session)
+
+
+async def test_a_listener_that_will_not_be_cut_is_awaited_and_its_answer_is_not_used() -> None:
+    """CA-09, CA-13: one cancel, in the manner of `asyncio.timeout`; and the drive is none the worse."""
+    cuts: list[int] = []
+
+    async def deaf(proposal: Proposal) -> Reject:
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            assert task is not None
+            cuts.append(task.cancelling())
+            await asyncio.sleep(5)
+        return Reject("too late to matter")
+
+    async with Agent(ScriptedModel(says("ok"))) as agent:
+        dispose = agent.on.pre_step(deaf)
+        running = asyncio.ensure_future(agent.run("a"))
+        await asyncio.sleep(1)
+        agent.cancel()
+        agent.cancel()
+        assert (await running).reason == Aborted(Cause("user"))
+        assert (cuts, asyncio.get_running_loop().time()) == ([1], 6)
+        dispose()
+        assert (await agent.run("b")).ok
 
 
 async def test_a_question_to_a_person_is_withdrawn_in_the_same_append() -> None:
@@ -588,6 +641,32 @@ async def test_a_cooperative_body_is_told_in_the_same_tick_and_once() -> None:
         assert (result.error.code, result.error.handler_executed) == ("ABORTED", True)
 
 
+def test_a_sync_body_gets_the_signal_and_is_awaited() -> None:
+    """D-19: a thread cannot be cut; it looks at its signal. In a real loop, since it needs a thread."""
+
+    async def main() -> None:
+        loop, began = asyncio.get_running_loop(), asyncio.Event()
+
+        @tool(effect="read")
+        def wait(ctx: ToolContext) -> str:
+            told = threading.Event()
+            ctx.signal.on_set(lambda cause: told.set())
+            loop.call_soon_threadsafe(began.set)
+            return "told" if told.wait(10) else "never told"
+
+        async with Agent(ScriptedModel(calls("wait")), tools=[wait]) as agent:
+            running = asyncio.ensure_future(agent.run("go"))
+            await began.wait()
+            agent.cancel()
+            await running
+            assert story(agent.session).endswith(
+                "SD c1 ERR[ABORTED] TR c1 ERR[ABORTED] SE 1.1 aborted TE 1 aborted{user}"
+            )
+            assert agent.session.facts(ToolSettled)[0].content[0].text == "told"
+
+    asyncio.run(main())
+
+
 async def test_a_result_that_came_before_the_stop_stays_a_success() -> None:
     """D-19b: the outcome is fixed when the body returns."""
     async with Agent(ScriptedModel(calls("look")), tools=[look]) as agent:
@@ -614,6 +693,21 @@ async def test_a_grace_gives_up_on_what_still_runs_and_says_so() -> None:
         await asyncio.sleep(0)
         assert story(agent.session).endswith("TE 2 completed TL c1")
         assert_laws(agent.session)
+
+
+async def test_an_agent_can_be_left_while_what_was_given_up_still_runs() -> None:
+    """CA-12: leaving waits for it no more, and its late end finds the log closed."""
+    body = Stubborn()
+    async with Agent(ScriptedModel(calls("stubborn")), tools=[body.tool()]) as agent:
+        running = asyncio.ensure_future(agent.run("go"))
+        await body.began.wait()
+        agent.cancel(grace=1)
+        await running
+    assert (agent.status, asyncio.get_running_loop().time()) == (Status.CLOSED, 1)
+    head = agent.session.head
+    body.end.set()
+    await asyncio.sleep(1)
+    assert agent.session.head == head
 
 
 async def test_a_grace_that_is_not_needed_changes_nothing() -> None:

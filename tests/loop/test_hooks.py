@@ -380,7 +380,7 @@ def test_a_value_that_its_field_does_not_allow_is_refused_when_it_is_written(wro
 def test_a_field_that_does_not_exist_cannot_be_set() -> None:
     """HK-04"""
     with pytest.raises(TypeError, match="block"):
-        HookResult(block=True)  # type: ignore[call-arg]
+        HookResult(block=True)
 
 
 def test_an_answer_cannot_be_changed_and_holds_a_copy() -> None:
@@ -390,7 +390,7 @@ def test_an_answer_cannot_be_changed_and_holds_a_copy() -> None:
     contexts.append("second")
     assert [message.text for message in result.additional_context] == ["first"]
     with pytest.raises(AttributeError):
-        result.prevent_continuation = True  # type: ignore[misc]
+        result.prevent_continuation = True
 
 
 class LooksAlike:
@@ -695,7 +695,7 @@ async def test_changing_the_rewritten_arguments_afterwards_has_no_effect() -> No
         @agent.hooks("PreToolUse")
         def rewrite(context: PreToolContext) -> HookResult:
             mine.update(n=2)
-            return HookResult(updated_input=msgspec.structs.replace(context.call, arguments=mine))  # type: ignore[arg-type]
+            return HookResult(updated_input=msgspec.structs.replace(context.call, arguments=mine))
 
         @agent.hooks("PreToolUse")
         def meddle(context: PreToolContext) -> HookResult:
@@ -1056,7 +1056,7 @@ def _blocks(agent: Agent) -> None:
 
 
 def _breaks(agent: Agent) -> None:
-    agent.hooks.register("PreToolUse", lambda context: 1 / 0)  # type: ignore[arg-type,return-value]
+    agent.hooks.register("PreToolUse", lambda context: 1 / 0)
 
 
 def _asks(agent: Agent) -> None:
@@ -1496,7 +1496,7 @@ async def test_a_stripped_force_hinders_no_native_listener() -> None:
 async def test_a_stop_hook_that_raises_fails_the_turn() -> None:
     """HK-18"""
     async with Agent(ScriptedModel(says("done"))) as agent:
-        agent.hooks.register("Stop", lambda context: 1 / 0)  # type: ignore[arg-type,return-value]
+        agent.hooks.register("Stop", lambda context: 1 / 0)
         result = await agent.run("go")
 
         assert result.reason == Failed("UNKNOWN", "ZeroDivisionError: division by zero")
@@ -1512,7 +1512,7 @@ async def test_when_pre_raises_the_handler_has_not_run_and_when_post_raises_it_h
     for event, ran in (("PreToolUse", False), ("PostToolUse", True)):
         notes = Notes()
         async with Agent(ScriptedModel(calls("note", n=5), says("ok")), tools=[notes.note]) as agent:
-            agent.hooks.register(event, lambda context: 1 / 0, name="broken")  # type: ignore[arg-type,return-value]
+            agent.hooks.register(event, lambda context: 1 / 0, name="broken")
             result = await agent.run("go")
 
             committed = only(agent, ToolResulted)

@@ -302,6 +302,21 @@ async def test_an_edit_cannot_take_the_id_of_another_message() -> None:
         assert words(agent.inbox.next_step) == ["a", "b"]
 
 
+async def test_a_splice_that_is_refused_changes_nothing() -> None:
+    """IN-04, IN-08: a duplicate, or too many."""
+    async with Agent(ScriptedModel()) as agent:
+        agent.inject(person("a"))
+        before = agent.session.head
+        for names in (("a",), ("b", "b")):
+            with pytest.raises(DuplicateMessage):
+                agent.inbox.splice("next-turn", 0, 0, *[person(name) for name in names])
+        with pytest.raises(InboxFull):
+            agent.inbox.splice("next-step", 0, 0, *["x"] * MAX_PENDING)
+        assert agent.session.head == before
+        agent.inbox.splice("next-step", 0, 1, *["x"] * MAX_PENDING)
+        assert len({message.id for message in agent.inbox.next_step}) == MAX_PENDING
+
+
 async def test_clear_discards_next_step_before_next_turn() -> None:
     """IN-09."""
     async with Agent(ScriptedModel()) as agent:

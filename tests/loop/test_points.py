@@ -115,7 +115,6 @@ OF_TURNS = [
 ]
 GATES = [*OF_CALLS, *OF_TURNS]
 AWAITED = [gate for gate in GATES if gate.name != "guard"]
-by_name = {"ids": str}
 
 
 def script(gate: Gatekeeper) -> ScriptedModel:
@@ -174,7 +173,7 @@ WRONG: dict[str, Callable[[str], Any]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize("gate", GATES, **by_name)
+@pytest.mark.parametrize("gate", GATES, ids=str)
 async def test_an_answer_that_the_point_does_not_know_closes_the_door(gate: Gatekeeper, wrong: str) -> None:
     """D-14, UW-14: nothing is guessed at, whatever looks like a yes."""
     async with Agent(script(gate), tools=[act]) as agent:
@@ -189,7 +188,7 @@ async def test_an_answer_that_the_point_does_not_know_closes_the_door(gate: Gate
 
 
 @pytest.mark.parametrize("wrong", ["a dict", "a misspelt word", "false", "a look-alike"])
-@pytest.mark.parametrize("gate", AWAITED, **by_name)
+@pytest.mark.parametrize("gate", AWAITED, ids=str)
 async def test_an_async_listener_is_held_to_the_same_contract(gate: Gatekeeper, wrong: str) -> None:
     """D-14"""
     async with Agent(script(gate), tools=[act]) as agent:
@@ -199,7 +198,7 @@ async def test_an_async_listener_is_held_to_the_same_contract(gate: Gatekeeper, 
         assert "the listener" in assert_closed(agent, gate, result, gate.contract)
 
 
-@pytest.mark.parametrize("gate", GATES, **by_name)
+@pytest.mark.parametrize("gate", GATES, ids=str)
 async def test_a_listener_that_raises_closes_the_door(gate: Gatekeeper) -> None:
     """D-14, HK-18, TP-10"""
     async with Agent(script(gate), tools=[act]) as agent:
@@ -213,7 +212,7 @@ async def test_a_listener_that_raises_closes_the_door(gate: Gatekeeper) -> None:
         assert "it broke" in assert_closed(agent, gate, result, gate.raised)
 
 
-@pytest.mark.parametrize("gate", GATES, **by_name)
+@pytest.mark.parametrize("gate", GATES, ids=str)
 async def test_an_exception_that_cannot_be_put_into_words_closes_the_door_too(gate: Gatekeeper) -> None:
     """D-14, TP-24, ER-03"""
 
@@ -233,7 +232,7 @@ async def test_an_exception_that_cannot_be_put_into_words_closes_the_door_too(ga
 
 
 @pytest.mark.virtual
-@pytest.mark.parametrize("gate", AWAITED, **by_name)
+@pytest.mark.parametrize("gate", AWAITED, ids=str)
 async def test_a_listener_that_hangs_is_cut_by_its_timeout(gate: Gatekeeper) -> None:
     """D-14: a gate that exceeds it denies."""
     async with Agent(script(gate), tools=[act]) as agent:
@@ -249,8 +248,22 @@ async def test_a_listener_that_hangs_is_cut_by_its_timeout(gate: Gatekeeper) -> 
         assert asyncio.get_running_loop().time() == 2
 
 
+@pytest.mark.parametrize("gate", AWAITED, ids=str)
+async def test_a_timeout_of_its_own_is_not_taken_for_ours(gate: Gatekeeper) -> None:
+    """D-14"""
+    async with Agent(script(gate), tools=[act]) as agent:
+
+        async def its_own(*given: Any) -> Any:
+            raise TimeoutError("the server of the listener")
+
+        gate.register(agent, its_own, timeout=60)
+        result = await agent.run("go")
+
+        assert "the server of the listener" in assert_closed(agent, gate, result, gate.raised)
+
+
 @pytest.mark.virtual
-@pytest.mark.parametrize("gate", AWAITED, **by_name)
+@pytest.mark.parametrize("gate", AWAITED, ids=str)
 async def test_a_listener_in_time_is_not_cut(gate: Gatekeeper) -> None:
     """D-14"""
     async with Agent(script(gate), tools=[act], retry=RetryPolicy(codes="all", base=0)) as agent:
@@ -267,7 +280,7 @@ async def test_a_listener_in_time_is_not_cut(gate: Gatekeeper) -> None:
 
 
 @pytest.mark.virtual
-@pytest.mark.parametrize("gate", [gate for gate in AWAITED if gate.name != "execute"], **by_name)
+@pytest.mark.parametrize("gate", [gate for gate in AWAITED if gate.name != "execute"], ids=str)
 async def test_a_stop_cuts_a_listener_that_hangs(gate: Gatekeeper) -> None:
     """CA-13, CA-03"""
     cut: list[str] = []
@@ -292,7 +305,7 @@ async def test_a_stop_cuts_a_listener_that_hangs(gate: Gatekeeper) -> None:
         assert_laws(agent.session)
 
 
-@pytest.mark.parametrize("gate", AWAITED, **by_name)
+@pytest.mark.parametrize("gate", AWAITED, ids=str)
 async def test_a_cancellation_that_nobody_asked_for_is_the_listeners_failure(gate: Gatekeeper) -> None:
     """D-14: and nothing hangs."""
     async with Agent(script(gate), tools=[act]) as agent:
@@ -308,7 +321,7 @@ async def test_a_cancellation_that_nobody_asked_for_is_the_listeners_failure(gat
         assert "the listener was cancelled from within" in assert_closed(agent, gate, result, gate.raised)
 
 
-@pytest.mark.parametrize("gate", GATES, **by_name)
+@pytest.mark.parametrize("gate", GATES, ids=str)
 async def test_a_failure_ends_the_point(gate: Gatekeeper) -> None:
     """D-14: later listeners are not asked; guards all are, and change nothing."""
     heard: list[str] = []
@@ -330,33 +343,33 @@ BAD_WORDS: list[tuple[str, Callable[[], Any]]] = [
     ("pre_step", lambda: Reject(BAD_TEXT)),
     ("pre_step", lambda: Enter([Message.user(BAD_TEXT)])),
     ("pre_step", lambda: Enter([], contexts=[BAD_TEXT])),
-    ("pre_step", lambda: Enter(None)),  # type: ignore[arg-type]
+    ("pre_step", lambda: Enter(None)),
     ("pre_step", lambda: Reject("")),
-    ("pre_step", lambda: Reject(7)),  # type: ignore[arg-type]
+    ("pre_step", lambda: Reject(7)),
     ("request", lambda: Settings(user=BAD_TEXT)),
     ("prepare", lambda: Rewrite({"text": BAD_TEXT})),
-    ("prepare", lambda: Rewrite("text")),  # type: ignore[arg-type]
-    ("prepare", lambda: Rewrite({}, advise="deny")),  # type: ignore[arg-type]
-    ("prepare", lambda: Refuse("no")),  # type: ignore[arg-type]
+    ("prepare", lambda: Rewrite("text")),
+    ("prepare", lambda: Rewrite({}, advise="deny")),
+    ("prepare", lambda: Refuse("no")),
     ("pre_execute", lambda: Deny(BAD_TEXT)),
     ("pre_execute", lambda: Deny(" ")),
-    ("pre_execute", lambda: Deny(None)),  # type: ignore[arg-type]
-    ("pre_execute", lambda: Allow(contexts=[7])),  # type: ignore[list-item]
-    ("pre_execute", lambda: Allow(contexts=7)),  # type: ignore[arg-type]
+    ("pre_execute", lambda: Deny(None)),
+    ("pre_execute", lambda: Allow(contexts=[7])),
+    ("pre_execute", lambda: Allow(contexts=7)),
     ("pre_execute", lambda: Deny("no", contexts=[Message(role="tool", content=())])),
     ("guard", lambda: Deny(BAD_TEXT)),
     ("post_execute", lambda: Replace()),
     ("post_execute", lambda: Replace(content="x", value="y")),
     ("post_execute", lambda: Replace(content=BAD_TEXT)),
-    ("post_execute", lambda: Replace(content=7)),  # type: ignore[arg-type]
+    ("post_execute", lambda: Replace(content=7)),
     ("post_execute", lambda: Replace(value=float("nan"))),
     ("post_execute", lambda: Replace(value="x", error="WRONG")),
     ("post_execute", lambda: Block(BAD_TEXT)),
-    ("post_execute", lambda: Block(None)),  # type: ignore[arg-type]
-    ("post_execute", lambda: Accept(stop="yes")),  # type: ignore[arg-type]
+    ("post_execute", lambda: Block(None)),
+    ("post_execute", lambda: Accept(stop="yes")),
     ("turn_stopping", lambda: Continue(BAD_TEXT)),
-    ("turn_stopping", lambda: Continue(None)),  # type: ignore[arg-type]
-    ("turn_stopping", lambda: Continue("x", contexts=[None])),  # type: ignore[list-item]
+    ("turn_stopping", lambda: Continue(None)),
+    ("turn_stopping", lambda: Continue("x", contexts=[None])),
 ]
 
 
@@ -591,6 +604,54 @@ async def test_what_a_listener_adds_to_its_answer_is_the_listeners(place: str, s
         assert_laws(agent.session)
 
 
+async def test_what_a_tools_body_sends_is_the_tools() -> None:
+    """D-15: of its own, of a nested one, and of one that is wrapped."""
+
+    @tool(effect="read")
+    async def inner(context: ToolContext) -> str:
+        context.agent.inject("from the inner body")
+        return "ok"
+
+    @tool(effect="read")
+    async def outer(context: ToolContext) -> str:
+        await context.call_tool("inner")
+        context.agent.inject("from the outer body")
+        return "ok"
+
+    async with Agent(ScriptedModel(calls("outer"), says("ok")), tools=[inner, outer]) as agent:
+
+        @agent.on.execute(name="wrapper")
+        async def around(asked: ToolCall, following: Any) -> ToolResult:
+            result: ToolResult = await following()
+            if asked.parent is None:
+                agent.inject("from the wrapper, after the body")
+            return result
+
+        await agent.run("go")
+
+        told = {fact.content[0].text: fact.source for fact in agent.session.facts(UserMessage)}
+        assert told == {
+            "go": Source("person"),
+            "from the inner body": Source("tool", "inner"),
+            "from the outer body": Source("tool", "outer"),
+            "from the wrapper, after the body": Source("plugin", "wrapper"),
+        }
+        assert_laws(agent.session)
+
+
+async def test_who_wakes_an_agent_does_not_speak_for_what_runs_in_it() -> None:
+    """D-15: an observer of one agent sends to another one."""
+    async with Agent(ScriptedModel(says("x"))) as first, Agent(ScriptedModel(says("y"), says("z"))) as second:
+        first.on.observe(TurnEnd)(lambda event: second.followup("look at this"))
+        await first.run("go")
+        await second.idle()
+        second.followup("a person again")
+        await second.idle()
+
+        told = [(fact.content[0].text, fact.source.kind) for fact in second.session.facts(UserMessage)]
+        assert told == [("look at this", "plugin"), ("a person again", "person")]
+
+
 async def test_what_a_tool_adds_to_its_result_is_the_tools() -> None:
     """D-1b"""
 
@@ -759,7 +820,7 @@ async def test_only_facts_can_be_observed(wrong: Any) -> None:
 async def test_only_functions_can_observe() -> None:
     async with Agent(ScriptedModel()) as agent:
         with pytest.raises(UsageError, match="a listener is a function"):
-            agent.on.observe(StepEnd)("print")  # type: ignore[arg-type]
+            agent.on.observe(StepEnd)("print")
 
 
 async def test_the_base_of_all_facts_is_none_of_them() -> None:

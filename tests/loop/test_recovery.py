@@ -47,7 +47,7 @@ class Named(ScriptedModel):
 
     def __init__(self, provider: str, *answers: Any, retry: RetryPolicy | None = None) -> None:
         super().__init__(*answers, name=f"{provider}-1")
-        self.provider = provider  # type: ignore[misc]  # one class, several providers
+        self.provider = provider
         self.retry = retry
         self.closed = 0
 
@@ -507,6 +507,13 @@ async def test_an_adapter_that_cannot_be_made_ready_is_recovered_from() -> None:
             assert_laws(agent.session)
     finally:
         dispose()
+
+
+@pytest.mark.parametrize("idle", [0, -3])
+def test_a_silence_that_is_no_time_is_refused_at_once(idle: float) -> None:
+    """BU-05"""
+    with pytest.raises(ValueError, match="idle must be above 0"):
+        RetryPolicy(idle=idle)
 
 
 # The bound

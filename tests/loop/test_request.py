@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from interlock.log.facts import (
     AssistantChunk,
     AssistantMessage,
     DecisionMade,
+    RequestFailed,
     RequestHeader,
     RequestSent,
     Said,
@@ -36,7 +38,7 @@ from interlock.log.facts import (
     StepStart,
     TurnEnd,
 )
-from interlock.log.reasons import Failed
+from interlock.log.reasons import Aborted, Failed
 from interlock.log.state import State
 from interlock.models import Chunk, Finish, ModelRequest, TextDelta
 from interlock.models.registry import register_provider
@@ -67,7 +69,7 @@ class Named(ScriptedModel):
 
     def __init__(self, provider: str, *answers: Any) -> None:
         super().__init__(*answers, name=f"{provider}-1")
-        self.provider = provider  # type: ignore[misc]  # one class, several providers
+        self.provider = provider
         self.closed = 0
 
     async def aclose(self) -> None:
@@ -189,7 +191,7 @@ async def test_the_messages_of_a_request_are_a_view_that_does_not_grow() -> None
     kept: list[Any] = []
 
     class Keeps(ScriptedModel):
-        async def stream(self, request: ModelRequest, signal: Signal) -> AsyncIterator[Chunk]:  # type: ignore[override]
+        async def stream(self, request: ModelRequest, signal: Signal) -> AsyncIterator[Chunk]:
             kept.append(request.messages)
             async for chunk in super().stream(request, signal):
                 yield chunk
@@ -235,7 +237,7 @@ async def test_no_request_leaves_before_its_input_is_on_disk(tmp_path: Path) -> 
     last_on_disk: list[str] = []
 
     class Looks(ScriptedModel):
-        async def stream(self, request: ModelRequest, signal: Signal) -> AsyncIterator[Chunk]:  # type: ignore[override]
+        async def stream(self, request: ModelRequest, signal: Signal) -> AsyncIterator[Chunk]:
             other = SQLiteStore(path)
             reader = await open_session(request.session, store=other, readonly=True)
             last_on_disk.append(reader.events[-1].type)
@@ -306,7 +308,7 @@ async def test_a_listener_cannot_change_settings_in_place() -> None:
 
         @agent.on.request
         def meddles(asked: CallSettings) -> None:
-            asked.settings["temperature"] = 0  # type: ignore[index]
+            asked.settings["temperature"] = 0
 
         result = await agent.run("go")
 
@@ -329,7 +331,7 @@ async def test_what_is_handed_in_as_a_setting_is_copied() -> None:
     "wrong",
     [
         {"temperature": float("nan")},
-        {"temperature": object()},
+        {"temperature": object},
         {"seed": 2**60},
         {"stop": {"END"}},
         {"user": "half of an emoji \ud83d"},
@@ -560,6 +562,66 @@ async def test_wrappers_nest_outer_to_inner_and_may_change_what_is_shown() -> No
 
         assert trace == ["outer in", "inner in", "inner out", "outer out"]
         assert result.text == "outer(inner(x))"
+        assert_laws(agent.session)
+
+
+async def test_a_wrapper_that_cancels_itself_has_failed_and_hangs_nothing() -> None:
+    """ST-10, D-14"""
+    async with Agent(ScriptedModel(says("x"), says("again")), retry=AT_ONCE) as agent:
+
+        @agent.on.model_stream(name="the wrapper")
+        async def awaits_what_was_cancelled(request: ModelRequest, following: Any) -> AsyncIterator[Chunk]:
+            inner = asyncio.create_task(asyncio.sleep(3600))
+            async for chunk in following():
+                inner.cancel()
+                await inner
+                yield chunk
+
+        result = await asyncio.wait_for(agent.run("go"), 5)
+
+        assert isinstance(result.reason, Failed)
+        assert "the wrapper was cancelled from within" in result.reason.message
+        assert_laws(agent.session)
+
+
+@pytest.mark.virtual
+async def test_a_stop_cuts_a_wrapper_that_hangs() -> None:
+    """CA-13"""
+    async with Agent(ScriptedModel(says("shown but held back"))) as agent:
+
+        @agent.on.model_stream
+        async def holds_back(request: ModelRequest, following: Any) -> AsyncIterator[Chunk]:
+            async for chunk in following():
+                yield chunk
+                await asyncio.sleep(3600)
+
+        running = asyncio.create_task(agent.run("go"))
+        await asyncio.sleep(5)
+        agent.cancel()
+        result = await running
+
+        assert isinstance(result.reason, Aborted)
+        assert asyncio.get_running_loop().time() == 5
+        assert outline(agent.session, "assistant/message") == ["assistant/message shown  (interrupted)"]
+        assert_laws(agent.session)
+
+
+@pytest.mark.virtual
+async def test_a_silent_wrapper_is_a_silent_stream() -> None:
+    """BU-05: the idle limit does not ask who is silent."""
+    policy = RetryPolicy(retries=1, base=0, idle=3)
+    async with Agent(ScriptedModel(says("a"), says("b")), retry=policy) as agent:
+
+        @agent.on.model_stream
+        async def slow(request: ModelRequest, following: Any) -> AsyncIterator[Chunk]:
+            async for chunk in following():
+                if not agent.session.facts(RequestFailed):
+                    await asyncio.sleep(60)
+                yield chunk
+
+        result = await agent.run("go")
+
+        assert (result.text, asyncio.get_running_loop().time()) == ("b", 3)
         assert_laws(agent.session)
 
 

@@ -199,7 +199,7 @@ async def test_a_stop_in_mid_stream_keeps_what_was_shown() -> None:
     model = ScriptedModel(hangs("partial answer"), says("I go on."))
     async with Agent(model) as agent:
         agent.on.observe(AssistantChunk)(
-            lambda event: agent.cancel() if event.fact.text == "answer" else None  # type: ignore[attr-defined]
+            lambda event: agent.cancel() if event.fact.text == "answer" else None
         )
         stopped = await agent.run("go")
         await agent.run("and now?")
@@ -263,7 +263,7 @@ async def test_a_stop_on_the_finish_chunk_keeps_the_text_and_drops_the_calls() -
     """ST-04, A-P19"""
     async with Agent(ScriptedModel(calls(call("echo"), text="full text")), tools=[echo]) as agent:
         agent.on.observe(AssistantChunk)(
-            lambda event: agent.cancel() if event.fact.kind == "finish" else None  # type: ignore[attr-defined]
+            lambda event: agent.cancel() if event.fact.kind == "finish" else None
         )
         await agent.run("go")
 
@@ -319,6 +319,29 @@ async def test_no_chunk_is_logged_after_the_stop_even_from_a_stream_that_ignores
 
         assert isinstance(result.reason, Aborted)
         assert [chunk.text for chunk in agent.session.facts(AssistantChunk)] == ["before"]
+        assert_laws(agent.session)
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["bare", "wrapped"])
+async def test_an_adapter_may_look_at_the_signal_itself(wrapped: bool) -> None:
+    """ST-03: its end is the stop and no failure, and what was shown is kept."""
+
+    class Looks(Adapter):
+        async def stream(self, request: ModelRequest, signal: Signal) -> AsyncIterator[Chunk]:
+            yield TextDelta("shown")
+            signal.raise_if_set()
+            yield Finish()
+
+    async with Agent(Looks(lambda attempt: None)) as agent:
+        if wrapped:
+            agent.on.model_stream(lambda request, following: following())
+        agent.on.observe(AssistantChunk)(lambda event: agent.cancel())
+        await agent.run("go")
+
+        assert outline(agent.session, "assistant/message", "request/failed", "turn/end") == [
+            "assistant/message shown (interrupted)",
+            "turn/end aborted (user)",
+        ]
         assert_laws(agent.session)
 
 
@@ -486,7 +509,7 @@ async def test_repeated_and_missing_ids_are_renamed_and_the_rename_is_on_record(
         ]
         message = agent.session.facts(AssistantMessage)[0]
         assert message.renamed == {"x-3": "x", "call-1-1-3": "", "call-1-1-4": ""}
-        answered = [m.content[0].call_id for m in model.requests[1].messages if m.role == "tool"]  # type: ignore[union-attr]
+        answered = [m.content[0].call_id for m in model.requests[1].messages if m.role == "tool"]
         assert answered == [use.id for use in model.requests[1].messages[1].calls]
         assert_laws(agent.session)
 
@@ -595,16 +618,16 @@ async def _coroutine(attempt: int) -> AsyncIterator[Chunk]:
         pytest.param(lambda n: given({"text": "x"}, Finish()), "MALFORMED", id="a dict"),
         pytest.param(lambda n: given("text", Finish()), "MALFORMED", id="a string"),
         pytest.param(lambda n: given(TextDelta, Finish()), "MALFORMED", id="a class"),
-        pytest.param(lambda n: given(TextDelta(None), Finish()), "MALFORMED", id="text that is none"),  # type: ignore[arg-type]
-        pytest.param(lambda n: given(ReasoningDelta(5), Finish()), "MALFORMED", id="reasoning that is a number"),  # type: ignore[arg-type]
-        pytest.param(lambda n: given(CallDelta(0, 7, "echo"), Finish()), "MALFORMED", id="an id that is a number"),  # type: ignore[arg-type]
-        pytest.param(lambda n: given(CallDelta(0, "c", "echo", {"word": "x"}), Finish()), "MALFORMED", id="arguments that are a dict"),  # type: ignore[arg-type]
-        pytest.param(lambda n: given(TextDelta("x", "0"), Finish()), "MALFORMED", id="a block that is text"),  # type: ignore[arg-type]
+        pytest.param(lambda n: given(TextDelta(None), Finish()), "MALFORMED", id="text that is none"),
+        pytest.param(lambda n: given(ReasoningDelta(5), Finish()), "MALFORMED", id="reasoning that is a number"),
+        pytest.param(lambda n: given(CallDelta(0, 7, "echo"), Finish()), "MALFORMED", id="an id that is a number"),
+        pytest.param(lambda n: given(CallDelta(0, "c", "echo", {"word": "x"}), Finish()), "MALFORMED", id="arguments that are a dict"),
+        pytest.param(lambda n: given(TextDelta("x", "0"), Finish()), "MALFORMED", id="a block that is text"),
         pytest.param(lambda n: given(TextDelta("a\ud83d"), Finish()), "MALFORMED", id="half of an emoji"),
-        pytest.param(lambda n: given(UsageReport(None), Finish()), "MALFORMED", id="no usage"),  # type: ignore[arg-type]
-        pytest.param(lambda n: given(UsageReport(Usage("3", 1)), Finish()), "MALFORMED", id="usage that is text"),  # type: ignore[arg-type]
-        pytest.param(lambda n: given(Finish(None)), "MALFORMED", id="a finish without a reason"),  # type: ignore[arg-type]
-        pytest.param(lambda n: given(Finish("tired")), "MALFORMED", id="a reason that nobody knows"),  # type: ignore[arg-type]
+        pytest.param(lambda n: given(UsageReport(None), Finish()), "MALFORMED", id="no usage"),
+        pytest.param(lambda n: given(UsageReport(Usage("3", 1)), Finish()), "MALFORMED", id="usage that is text"),
+        pytest.param(lambda n: given(Finish(None)), "MALFORMED", id="a finish without a reason"),
+        pytest.param(lambda n: given(Finish("tired")), "MALFORMED", id="a reason that nobody knows"),
     ],
 )  # fmt: skip
 async def test_a_broken_adapter_fails_its_request_and_harms_nothing_else(

@@ -56,14 +56,15 @@ class Person:
     async def shown(self, text: str) -> str:
         """Wait until the terminal has shown this; all that it has shown."""
         loop = asyncio.get_running_loop()
-        while text not in self._shown:
-            ready = loop.create_future()
-            loop.add_reader(self.descriptor, lambda: ready.done() or ready.set_result(None))
-            try:
-                await ready
-            finally:
-                loop.remove_reader(self.descriptor)
-            self._shown += os.read(self.descriptor, 65_536).decode()
+        ready = asyncio.Event()
+        loop.add_reader(self.descriptor, ready.set)
+        try:
+            while text not in self._shown:
+                await ready.wait()
+                self._shown += os.read(self.descriptor, 65_536).decode()
+                ready.clear()
+        finally:
+            loop.remove_reader(self.descriptor)
         return self._shown
 
     def leave(self) -> None:
@@ -159,7 +160,7 @@ async def test_a_pipe_gives_its_lines_one_by_one() -> None:
 
 async def test_a_file_and_a_text_are_read_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "answers").write_text("y\nn\n")
-    with open(tmp_path / "answers") as file:
+    with (tmp_path / "answers").open() as file:
         for stream in (file, io.StringIO("y\nn\n")):
             ask = TerminalApprover(reading=stream, writing=io.StringIO())
             answers = [await ask(request()) for _ in range(3)]

@@ -89,17 +89,13 @@ async def _run(task: Task, model: Model, store: SQLiteStore) -> int:
         preset=task.preset,
     )
     agent.on.progress(running.progress)
-    result: TurnResult | None = None
     try:
         async with asyncio.TaskGroup() as tasks, agent, running.counting():
             show_all(agent, shows)
             if task.output == "stream-json":
                 tasks.create_task(echo(agent.session, sys.stdout.buffer))
             with Stopping(agent, screen) as stopping:
-                try:
-                    result = await agent.run(task.prompt)
-                except InputDropped:  # stopped before a turn had claimed it
-                    pass
+                result = await run_to_end(agent, task.prompt)
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None  # one is enough to tell; the others are its consequences
     if result is None:
@@ -113,6 +109,14 @@ async def _run(task: Task, model: Model, store: SQLiteStore) -> int:
         screen.line(f"interlock: {printable(describe(result.reason))} (interlock log {result.session.id})")
     _give(result, task.output, seen=live and screen.alive)
     return code
+
+
+async def run_to_end(agent: Agent, prompt: str) -> TurnResult | None:
+    """The turn of this prompt; None if it was stopped before there was one."""
+    try:
+        return await agent.run(prompt)
+    except InputDropped:
+        return None
 
 
 def show_all(agent: Agent, shows: Sequence[Callable[[Event], None]]) -> None:
@@ -175,7 +179,7 @@ def _give(result: TurnResult, output: OutputFormat, *, seen: bool) -> None:
                 "turn": result.turn,
                 "steps": result.steps,
             }
-            print(encode_json(summary).decode())
+            sys.stdout.buffer.write(encode_json(summary) + b"\n")
         case "stream-json":
             pass
         case _:

@@ -29,6 +29,7 @@ from interlock.log.facts import (
     InboxSpliced,
     ObserverFailed,
     RequestFailed,
+    RequestSent,
     RetryScheduled,
     StepStart,
     SubcallEnd,
@@ -103,12 +104,13 @@ _NOTICE = 5  # seconds between two lines that say the same where no line can be 
 
 
 class Running:
-    """Says which tools run, and, once somebody pressed stop, what is still waited for."""
+    """Says what is waited for: the model, the tools that run, and, once somebody pressed stop, those that still do."""
 
     def __init__(self, screen: Screen, *, clock: Callable[[], float] = monotonic) -> None:
         self._screen = screen
         self._clock = clock
         self._calls = Calls()
+        self._asked: float | None = None  # when the model was asked that has not answered
         self._progress: dict[int, str] = {}  # by call
         self._since: dict[int, float] = {}  # by call, when its body began
         self._stopped_at: float | None = None
@@ -121,10 +123,14 @@ class Running:
             case CancelRequested() if self._stopped_at is None:
                 self._stopped_at = now
             case TurnEnd():
-                self._stopped_at, self._told = None, -_NOTICE
+                self._asked, self._stopped_at, self._told = None, None, -_NOTICE
             case StepStart():
                 self._since.clear()
                 self._progress.clear()
+            case RequestSent():
+                self._asked = now
+            case AssistantMessage() | RequestFailed():
+                self._asked = None
             case ToolStarted(call=call):
                 self._since[call] = now
             case ToolSettled() | ToolResulted() | ToolAbandoned():
@@ -161,6 +167,8 @@ class Running:
             parts = [
                 self._part(call.key, call.name, now) for call in running if now - self._since[call.key] >= 1
             ]
+            if self._asked is not None and now - self._asked >= 1:
+                parts.append(f"waiting for the model ({int(now - self._asked)} s)")
             self._screen.status(", ".join(parts))
             return
         seconds = int(now - self._stopped_at)

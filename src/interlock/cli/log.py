@@ -43,7 +43,7 @@ async def _show(typed: str, as_json: bool, follow: bool) -> None:
 
     def tell(event: Event) -> None:
         if as_json:
-            sys.stdout.write(f"{encode_event(event).decode()}\n")
+            sys.stdout.buffer.write(encode_event(event) + b"\n")
         elif (line := timeline.line(event)) is not None:
             show(console, line)
 

@@ -6,6 +6,7 @@ Lives here: `main`, the console entry, and the list of commands. Nothing heavy i
 from __future__ import annotations
 
 import io
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -65,8 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(
                 errors="backslashreplace"
             )  # a terminal of another encoding is no reason to fail
+    if sys.stdin is None:  # closed by whoever started us; this one is open as long as the process runs
+        sys.stdin = open(os.devnull)  # noqa: SIM115
     try:
         app(args=arguments, prog_name="interlock")
     except InterlockError as error:
-        print(f"interlock: {error}", file=sys.stderr)
+        from interlock.policy.terminal import printable
+
+        print(f"interlock: {printable(str(error))}", file=sys.stderr)
         raise SystemExit(exit_codes.of_error(error)) from None

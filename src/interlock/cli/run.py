@@ -41,7 +41,8 @@ def run(
         str | None,
         typer.Option(
             metavar="LIMITS",
-            help="steps=30,requests=40,tool_calls=50,tool_calls:bash=3,tokens=100000,wall=300 (seconds).",
+            help="As in steps=30,tokens=100000,wall=300 (seconds). Also requests, tool_calls, and tool_calls:NAME for "
+            "one tool.",
         ),
     ] = None,
     preset: Annotated[

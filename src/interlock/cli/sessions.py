@@ -27,7 +27,7 @@ async def _list(limit: int, as_json: bool) -> None:
         found = (await store.list(limit=limit))[:limit]
     if as_json:
         for info in found:
-            print(encode_json(info).decode())
+            sys.stdout.buffer.write(encode_json(info) + b"\n")
         return
     if not found:
         print(f"No sessions yet in {default_path()}. `interlock demo` makes one.")

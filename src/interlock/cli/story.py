@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from rich.text import Text
 
 from interlock.cli import exit_codes, flaky_service, oneline
-from interlock.cli.driving import INSTRUCTIONS, show_all
+from interlock.cli.driving import INSTRUCTIONS, run_to_end, show_all
 from interlock.cli.flaky_service import CONFIG, LOG, POOL, REPORT
 from interlock.cli.live import LiveView, Running
 from interlock.cli.screen import Screen
@@ -144,12 +144,10 @@ async def tell() -> int:
             await slow_runs.wait()
             agent.cancel("user")
 
-        async with asyncio.TaskGroup() as people:
-            for task, acts in ((TASK, correct), (SECOND_TASK, stop)):
-                if stopping.received is None:
-                    person = people.create_task(acts())
-                    await agent.run(task)
-                    person.cancel()
+        for task, acts in ((TASK, correct), (SECOND_TASK, stop)):
+            if stopping.received is None:
+                async with _meanwhile(acts()):
+                    await run_to_end(agent, task)
         return stopping.exit_code or _epilogue(screen, agent.session)
 
 
@@ -165,8 +163,10 @@ async def tell_real(spec: str, base_url: str | None) -> int:
                     agent.steer(LIMIT)
 
             agent.on.observe(StepStart)(correct)
-            result = await agent.run(TASK)
+            result = await run_to_end(agent, TASK)
             lawful = _epilogue(screen, agent.session)
+            if result is None:
+                return stopping.exit_code or exit_codes.INTERRUPTED
             return stopping.exit_code or lawful or exit_codes.of_reason(result.reason)
     finally:
         await model.aclose()
@@ -211,20 +211,30 @@ async def _stage(model: Model, *tools: Tool) -> AsyncIterator[tuple[Agent, Scree
             yield agent, screen, stopping
 
 
+@asynccontextmanager
+async def _meanwhile(acts: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Somebody acts while the block runs, and is not waited for when it ends."""
+    acting = asyncio.create_task(acts)
+    try:
+        yield
+    finally:
+        acting.cancel()
+        await asyncio.wait((acting,))
+        if not acting.cancelled():
+            acting.result()
+
+
 def _new_folder() -> Path:
     """A new folder beside the store, for this user only."""
     parent = default_path().absolute().parent
-    for n in count(1):
-        folder = parent / f"demo-{n}"
-        try:
-            parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            folder.mkdir(mode=0o700)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise ConfigError(f"No folder for the demo can be made: {error}. Set INTERLOCK_HOME.") from error
-        return folder
-    raise AssertionError("the numbers have an end")
+    try:
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        taken = {path.name for path in parent.iterdir()}
+        folder = next(parent / name for n in count(1) if (name := f"demo-{n}") not in taken)
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise ConfigError(f"No folder for the demo can be made: {error}. Set INTERLOCK_HOME.") from error
+    return folder
 
 
 class _Hasty:

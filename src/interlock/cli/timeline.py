@@ -61,6 +61,7 @@ from interlock.log.facts import (
 )
 from interlock.log.messages import Block, Source, Text, ToolUse
 from interlock.log.reasons import Completed, describe
+from interlock.policy.preset import PRESETS
 
 _SHOWN = 400  # characters of a message or a result
 _QUEUED = 80  # characters of a message that is queued: it is shown again when the model is told
@@ -131,11 +132,12 @@ class Timeline:
                 return NOTE, f"life {life}", f"{_HOW[how]} by process {pid} on {host}"
             case SessionRepaired(cause=cause, closed=closed):
                 return NOTE, "repaired", f"after {_REPAIRED[cause]}: {count(len(closed), 'open call')} closed"
-            case PolicyChanged(preset=preset, approval=rest):
+            case PolicyChanged(preset=preset):
+                known = PRESETS.get(preset)
                 return (
                     NOTE,
                     "preset",
-                    f"{preset}{f': what does not only read is {_REST[rest]}' if rest else ''}",
+                    f"{preset}: {known.meaning}" if known is not None else short(preset, 80),
                 )
             case ObserverFailed(who=name, point=point, error=error, at=at):
                 return FAILED, "observer", f"{name} failed at {point}, line {at}: {short(error, _SHOWN)}"
@@ -265,7 +267,6 @@ class Timeline:
 
 _HOW = {"new": "begun", "resume": "resumed", "fork": "forked"}
 _REPAIRED = {"crash": "a crash", "store-lost": "the store was lost"}
-_REST = {"allow": "allowed", "ask": "asked for", "deny": "denied"}
 
 
 def who(source: Source) -> str:

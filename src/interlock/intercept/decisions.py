@@ -38,8 +38,7 @@ def as_contexts(given: object, what: str, source: Source | None = None) -> Conte
 
 
 def _speaker() -> Source:
-    listener = SPEAKER.get()
-    return Source("plugin", listener.who if listener is not None else "")
+    return SPEAKER.get() or _NOBODY
 
 
 def _owned(message: Message, mine: Source) -> Message:

@@ -12,12 +12,13 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from interlock.errors import HookContractError
 from interlock.intercept.signal import Signal
+from interlock.log.messages import Source
 
 A = TypeVar("A")
 
@@ -52,16 +53,20 @@ class Listener:
     fn: Callable[..., Any]
     who: str  # shown wherever a decision is explained
     timeout: float | None = None  # seconds; a gate that exceeds it denies
+    source: Source = field(init=False)  # of what it says
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", Source("plugin", self.who))
 
 
-#: The listener that is being heard, if any: what it sends is never taken for a person's words.
-SPEAKER: ContextVar[Listener | None] = ContextVar("interlock_speaker", default=None)
+#: Whose code runs, if it is a listener's or a tool's: what it sends is never taken for a person's words.
+SPEAKER: ContextVar[Source | None] = ContextVar("interlock_speaker", default=None)
 
 
 @contextmanager
-def speaking(listener: Listener) -> Iterator[None]:
-    """A region in which what is sent is sent by this listener."""
-    token = SPEAKER.set(listener)
+def speaking(source: Source) -> Iterator[None]:
+    """A region in which what is sent is sent by this source."""
+    token = SPEAKER.set(source)
     try:
         yield
     finally:
@@ -100,10 +105,12 @@ async def hear(listener: Listener, signal: Signal | None, *arguments: Any) -> An
     Raises:
         HookContractError: it answered something else.
         ListenerTimeout: it exceeded its timeout. ListenerCancelled: it cancelled itself.
-        Stopped: the signal was set while it was awaited.
+        Stopped: the signal is set, so it is not asked, or was set while it was awaited.
         Exception: whatever it raised.
     """
-    token = SPEAKER.set(listener)
+    if signal is not None:
+        signal.raise_if_set()
+    token = SPEAKER.set(listener.source)
     try:
         answer = listener.fn(*arguments)
         if answer is None:
@@ -129,7 +136,7 @@ def tell(listener: Listener, *arguments: Any) -> None:
         TypeError: it answered something, or it is async.
         Exception: whatever it raised.
     """
-    token = SPEAKER.set(listener)
+    token = SPEAKER.set(listener.source)
     try:
         answer = listener.fn(*arguments)
     finally:

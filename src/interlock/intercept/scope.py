@@ -7,6 +7,7 @@ scope takes it away, newest first. A disposer does the same for one registration
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
@@ -25,11 +26,11 @@ class Scope:
         self.closed = False
         self._listeners: dict[Point[Any], list[Listener]] = {}
         self._undo: list[Dispose] = []
-        self._children: set[Scope] = set()
+        self._children: dict[Scope, None] = {}  # a set that keeps the order
         self._effective: dict[Point[Any], tuple[Listener, ...]] = {}
         self._watchers: dict[Point[Any], list[Callable[[], None]]] = {}
         if parent is not None:
-            parent._children.add(self)
+            parent._children[self] = None
 
     # Registering
 
@@ -113,16 +114,20 @@ class Scope:
     # Leaving
 
     def close(self) -> None:
-        """Take back everything that was registered here, newest first. Closing twice is harmless."""
+        """Take back everything that was registered here, inner scopes first, newest first. Twice is harmless.
+
+        What one of them raises keeps none of the others; it is raised at the end.
+        """
         if self.closed:
             return
-        for child in tuple(self._children):
-            child.close()
-        while self._undo:
-            self._undo[-1]()
         self.closed = True
-        if self.parent is not None:
-            self.parent._children.discard(self)
+        with ExitStack() as stack:
+            if self.parent is not None:
+                stack.callback(self.parent._children.pop, self, None)
+            for undo in self._undo:
+                stack.callback(undo)
+            for child in self._children:
+                stack.callback(child.close)
 
     def __enter__(self) -> Scope:
         return self

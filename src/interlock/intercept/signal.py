@@ -49,14 +49,21 @@ class Signal:
             raise Stopped(self.cause)
 
     def set(self, cause: Cause) -> bool:
-        """Set it and run the callbacks, in order of registration. False when it was set before."""
+        """Set it and run the callbacks, in order of registration. False when it was set before.
+
+        A callback that fails is reported to the event loop: a tool may register one, and cannot make a stop ineffective.
+        """
         if self.cause is not None:
             return False
         self.cause = cause
         self.release()
         callbacks, self._callbacks = self._callbacks, {}
         for callback in callbacks.values():
-            callback(cause)
+            try:
+                callback(cause)
+            except Exception as error:  # noqa: BLE001  # foreign code
+                context = {"message": "a callback of a signal failed", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(context)
         return True
 
     def on_set(self, callback: Callable[[Cause], object]) -> Callable[[], None]:
@@ -104,11 +111,12 @@ class Signal:
 
 
 class Cut:
-    __slots__ = ("_cancelling", "_fired", "_signal", "_task")
+    __slots__ = ("_cancelling", "_dispose", "_fired", "_open", "_signal", "_task")
 
     def __init__(self, signal: Signal) -> None:
         self._signal = signal
-        self._fired = False
+        self._open = False
+        self._fired = False  # it has cancelled the task
 
     def __enter__(self) -> Cut:
         task = asyncio.current_task()
@@ -117,33 +125,32 @@ class Cut:
         self._signal.raise_if_set()
         self._task = task
         self._cancelling = task.cancelling()
-        self._signal._callbacks[self] = self._fire
+        self._open = True
+        self._dispose = self._signal.on_set(self._fire)
         return self
 
     def _fire(self, cause: Cause) -> None:
-        self._fired = True
-        if self._task is not asyncio.current_task():  # set from inside the region: it ends at its next check
-            self._task.cancel()
-        else:
-            self._task.get_loop().call_soon(self._fire_later)
+        if self._task is not asyncio.current_task():
+            self._cancel()
+        else:  # set from inside the region: it ends where it next suspends, if it does
+            self._task.get_loop().call_soon(self._cancel)
 
-    def _fire_later(self) -> None:
-        if self._fired:
+    def _cancel(self) -> None:
+        if self._open:
+            self._fired = True
             self._task.cancel()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._signal._callbacks.pop(self, None)
+        self._open = False
+        self._dispose()
         if not self._fired:
             return
-        self._fired = False  # a late `_fire_later` must not cancel whatever runs next
-        if kind is not None and issubclass(kind, asyncio.CancelledError):
-            if self._task.uncancel() <= self._cancelling:
-                assert self._signal.cause is not None
-                raise Stopped(self._signal.cause) from None
-        elif self._task.cancelling() > self._cancelling:
-            self._task.uncancel()
+        left = self._task.uncancel()
+        if kind is not None and issubclass(kind, asyncio.CancelledError) and left <= self._cancelling:
+            assert self._signal.cause is not None
+            raise Stopped(self._signal.cause) from None
 
 
 def _nothing() -> None:

@@ -175,7 +175,7 @@ def end_call(
         )
         facts.append(_failed(next_seq, use.id, ending.unstarted, contexts))
         return facts
-    for nested in step.subcalls.values():
+    for nested in reversed(step.subcalls.values()):  # the innermost first
         if nested.within(call.seq):
             facts += end_approval(nested.approval, ending.approval)
             code = TOOL_OUTCOME_UNKNOWN if nested.runs else ending.unstarted

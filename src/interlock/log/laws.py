@@ -48,6 +48,7 @@ from interlock.log.facts import (
     TurnStart,
     UserMessage,
 )
+from interlock.log.messages import ToolUse
 from interlock.log.state import Call, State, Step, Turn
 
 
@@ -236,8 +237,8 @@ def _step_started(state: State, fact: StepStart) -> None:
 
 def _step_ended(state: State, fact: StepEnd) -> None:
     step = _step(state)
-    if fact.step != step.number:
-        raise Broken("step number", f"step {step.number} is open, not {fact.step}")
+    if fact.step != step.number or fact.turn != state.turns:
+        raise Broken("step number", f"step {state.turns}.{step.number} is open, not {fact.turn}.{fact.step}")
     if step.next_result < len(step.calls):
         missing = [call.use.id for call in step.calls[step.next_result :]]
         raise Broken("one result", f"the calls {missing} have no result")
@@ -252,6 +253,8 @@ def _told(state: State, fact: UserMessage) -> None:
         raise Broken("adjacent", "a message would come between a call and its result")
     if fact.claim is not None:
         _fates(state, (fact.id,))
+        if state.claim is not None and fact.claim != state.claim.seq:
+            raise Broken("one fate", f"{fact.id!r} was reserved by line {state.claim.seq}, not {fact.claim}")
     if fact.call is not None and fact.call not in turn.results:
         raise Broken("cites", f"call {fact.call} has no result that carries a context")
 
@@ -276,6 +279,13 @@ def _of_request(state: State, fact: AssistantChunk | AssistantMessage | RequestF
     step = state.step
     if step is None or step.request is None or step.request.seq != fact.sent:
         raise Broken("request", f"request {fact.sent} is not open")
+
+
+def _message(state: State, fact: AssistantMessage) -> None:
+    _of_request(state, fact)
+    ids = [block.id for block in fact.blocks if type(block) is ToolUse]
+    if len(set(ids)) < len(ids):
+        raise Broken("call id", f"two calls of one answer have one id: {ids}")
 
 
 def _retry(state: State, fact: RetryScheduled | RetryStarted) -> None:
@@ -303,6 +313,9 @@ def _called(state: State, fact: ToolCalled) -> None:
         raise Broken(
             "call order", f"{fact.call_id!r} at {fact.index}, next is {expected.use.id!r} at {expected.index}"
         )
+    if fact.name != expected.use.name or fact.step != step.number or fact.turn != state.turns:
+        problem = f"{fact.name} in step {fact.turn}.{fact.step}"
+        raise Broken("call order", f"{problem}, next is {expected.use.name} in {state.turns}.{step.number}")
 
 
 def _prepared(state: State, fact: ToolPrepared) -> None:
@@ -383,6 +396,8 @@ def _subcall_ended(state: State, fact: SubcallEnd) -> None:
     if nested is None:
         raise Broken("nested", f"{fact.start} is no open nested call")
     _answered(nested)
+    if fact.ok and not nested.runs:
+        raise Broken("started", f"call {fact.start} succeeded without having started")
     if any(other.within(fact.start) for other in _step(state).subcalls.values()):
         raise Broken("nested", f"call {fact.start} has open nested calls")
 
@@ -404,7 +419,7 @@ _RULES: dict[type[Fact], Callable[[State, Any], None]] = {
     RequestHeader: _headed,
     RequestSent: _sent,
     AssistantChunk: _of_request,
-    AssistantMessage: _of_request,
+    AssistantMessage: _message,
     RequestFailed: _of_request,
     RetryScheduled: _retry,
     RetryStarted: _retry,

@@ -10,7 +10,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import Future as ThreadFuture
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
@@ -188,6 +188,10 @@ class Agent(Layer):
         """
         if self._session is not None:
             raise UsageError("this agent is open already; use one agent for one `async with`")
+        if self.scope.closed:
+            raise UsageError(
+                "the layer of this agent was left: its guards and tools are gone; make a new agent"
+            )
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         if self._resume is None:
             cwd = str(self.cwd) if self.cwd is not None else None
@@ -225,21 +229,22 @@ class Agent(Layer):
             await asyncio.wait((self._drive_task,))
         for handle in self._graces:
             handle.cancel()
-        self.scope.close()
-        self.harness.left(self)
-        session = self._session
+        async with AsyncExitStack() as stack:  # the last first, and all of them, whatever one raises
+            if self._own_harness:
+                stack.push_async_callback(self.harness.aclose)
+            owned = [self._model] if self._owns_model and self._model is not None else []
+            for model in (*owned, *self._others.values()):
+                stack.push_async_callback(model.aclose)
+            if self._session is not None:
+                stack.push_async_callback(self._session.close)
+            stack.callback(self._end_waiting)
+            stack.callback(self.harness.left, self)
+            stack.callback(self.scope.close)
+
+    def _end_waiting(self) -> None:
         self._set_status(Status.CLOSED)
         for receipt in self._receipts.values():
             receipt.failed(SessionClosed(self.session.id))
-        try:
-            if session is not None:
-                await session.close()
-        finally:
-            owned = [self._model] if self._owns_model and self._model is not None else []
-            for model in (*owned, *self._others.values()):
-                await model.aclose()
-            if self._own_harness:
-                await self.harness.aclose()
 
     # What it is
 
@@ -309,9 +314,8 @@ class Agent(Layer):
         given: object = wake
         if not isinstance(given, bool):
             raise UsageError(f"wake is True or False, not {wake!r}")
-        speaker = SPEAKER.get()
-        if source is None and speaker is not None:
-            source = Source("plugin", speaker.who)  # a listener's words are never a person's
+        if source is None:
+            source = SPEAKER.get()  # the words of a listener or a tool are never a person's
         made = checked(message, source)
         target: ListName = "next-turn" if to == "turn" else "next-step"
         if wake and self._stopping:
@@ -507,6 +511,7 @@ class Agent(Layer):
             self._set_status(Status.RUNNING)  # whoever is told of it may stop the drive already
 
     async def _drive(self) -> None:
+        SPEAKER.set(None)  # whoever woke it does not speak for what runs here
         self._last_result = None
         try:
             while len(self.inbox) and not self._halt:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 from interlock.errors import UsageError
@@ -106,6 +107,11 @@ class Harness(Layer):
         """A layer between this harness and some of its agents."""
         return PresetLayer(name, self)
 
+    @property
+    def agents(self) -> tuple[Agent, ...]:
+        """The agents of this harness that are open, oldest first."""
+        return tuple(self._agents)
+
     def joined(self, agent: Agent) -> None:
         self._agents.append(agent)
 
@@ -115,11 +121,12 @@ class Harness(Layer):
 
     async def aclose(self) -> None:
         """Close every agent, newest first, then the scope, then the store if it was made here."""
-        while self._agents:
-            await self._agents[-1].aclose()
-        self.close_scope()
-        if self._owns_store:
-            await self.store.close()
+        async with AsyncExitStack() as stack:
+            if self._owns_store:
+                stack.push_async_callback(self.store.close)
+            stack.callback(self.close_scope)
+            for agent in self._agents:
+                stack.push_async_callback(agent.aclose)
 
     async def __aenter__(self) -> Harness:
         return self
@@ -129,7 +136,10 @@ class Harness(Layer):
 
 
 class PresetLayer(Layer):
-    """A layer for agents of one kind; `with` or `async with` unwinds it."""
+    """A layer for agents of one kind; `with` or `async with` unwinds it.
+
+    An open agent does not outlive its layer, since the layer's guards and rules hold for it: `async with` closes it.
+    """
 
     def __init__(self, name: str, harness: Harness) -> None:
         super().__init__(name, harness)
@@ -142,7 +152,28 @@ class PresetLayer(Layer):
         return Agent(model, harness=self.harness, layer=self, **settings)
 
     def close(self) -> None:
+        """Take back what was registered here. Twice is harmless.
+
+        Raises:
+            UsageError: an agent of this layer is open.
+        """
+        inside = self._open_agents()
+        if inside:
+            raise UsageError(
+                f"{len(inside)} open agent(s) of {self.scope.name!r} would lose its guards: close them first, or "
+                f"use `async with`, which does"
+            )
         self.close_scope()
+
+    async def aclose(self) -> None:
+        """Close every agent of this layer, newest first, then take back what was registered here."""
+        async with AsyncExitStack() as stack:
+            stack.callback(self.close_scope)
+            for agent in self._open_agents():
+                stack.push_async_callback(agent.aclose)
+
+    def _open_agents(self) -> list[Agent]:
+        return [agent for agent in self.harness.agents if agent.scope.parent is self.scope]
 
     def __enter__(self) -> PresetLayer:
         return self
@@ -154,4 +185,4 @@ class PresetLayer(Layer):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.close()
+        await self.aclose()

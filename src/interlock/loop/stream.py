@@ -13,7 +13,7 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 
 from interlock.errors import HookContractError, ModelFailure, said_error
-from interlock.intercept.point import Listener, speaking
+from interlock.intercept.point import Listener, ListenerCancelled, speaking
 from interlock.intercept.signal import Signal, Stopped
 from interlock.log.facts import AssistantChunk, Usage
 from interlock.log.session import Session
@@ -104,11 +104,11 @@ async def _append(
             await asyncio.sleep(0)
         if (
             type(chunk) is TextDelta
-            and type(chunk.text) is str
-            and chunk.text.isascii()
+            and type(text := chunk.text) is str
+            and text.isascii()  # anything else is looked at more closely
             and type(chunk.block) is int
         ):
-            append(AssistantChunk(sent, "text", chunk.block, chunk.text))
+            append(AssistantChunk(sent, "text", chunk.block, text))
         else:
             append(_fact(sent, chunk))
         if watch is not None:
@@ -269,12 +269,12 @@ class _Onion:
 
         stream: Any = None
         try:
-            with speaking(listener):
+            with speaking(listener.source):
                 stream = _opened(listener.fn(self._request, following))
             chunks = aiter(stream)
             while True:
                 try:
-                    with speaking(listener):
+                    with speaking(listener.source):
                         chunk = await anext(chunks)
                 except StopAsyncIteration:
                     return
@@ -282,5 +282,9 @@ class _Onion:
                 yield chunk
         except _Malformed as error:
             raise HookContractError(str(error), who=listener.who, point=MODEL_STREAM.name) from None
+        except asyncio.CancelledError as error:
+            if _from_outside(error):
+                raise
+            raise ListenerCancelled(listener.who) from None
         finally:
             await _close(stream)

@@ -39,6 +39,8 @@ class RetryPolicy:
             raise ValueError(f"attempts_per_step must be 1 or more, got {self.attempts_per_step}")
         if not 0 <= self.jitter <= 1:
             raise ValueError(f"jitter must be from 0 to 1, got {self.jitter}")
+        if self.idle is not None and self.idle <= 0:
+            raise ValueError(f"idle must be above 0, or None to wait for ever, got {self.idle}")
         if self.base < 0 or self.cap < 0:
             raise ValueError(f"base and cap must be 0 or more, got {self.base} and {self.cap}")
         if isinstance(self.codes, str) and self.codes != "all":

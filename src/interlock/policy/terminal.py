@@ -49,11 +49,14 @@ class TerminalApprover:
         async with self._turn:
             if self._around is not None:
                 self._around(True)
+            line = ""
             try:
                 self._lines.forget()
                 print(question(request), end="", file=self._writing, flush=True)
                 line = await self._lines.next()
             finally:
+                if not line.endswith("\n"):  # nobody pressed Enter
+                    print(file=self._writing, flush=True)
                 if self._around is not None:
                     self._around(False)
         if line == "":

@@ -27,7 +27,7 @@ from interlock.intercept.decisions import (
     strictest,
     verdict_name,
 )
-from interlock.intercept.point import Listener, hear, speaking
+from interlock.intercept.point import SPEAKER, Listener, hear
 from interlock.intercept.signal import Stopped
 from interlock.log.facts import Advice, CallError, Change, Said
 from interlock.log.messages import Message, Text
@@ -308,8 +308,11 @@ def guard(batch: Batch, call: ToolCall) -> Decided | None:
         code, reason, problem = GUARD_DENIED, None, None
         contexts: tuple[Message, ...] = ()
         try:
-            with speaking(listener):
+            token = SPEAKER.set(listener.source)
+            try:
                 answer = listener.fn(call)
+            finally:
+                SPEAKER.reset(token)
             if answer is None:
                 continue
             if type(answer) is Deny:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.errors import ConfigError
+from interlock.errors import ConfigError, said_error
 from interlock.log.strictjson import JSON, NotJSON, freeze
 
 
@@ -95,6 +95,8 @@ class Arguments:
                 where = ".".join(str(part) for part in problem["loc"]) or "arguments"
                 lines.append(f"{where}: {problem['msg']}")
             raise InvalidArguments("; ".join(lines)) from None
+        except Exception as error:  # noqa: BLE001  # a validator of the tool's own types
+            raise InvalidArguments(f"they cannot be checked: {said_error(error)}") from None
         values = made.__dict__
         return {name: values[field] for field, name in self._names}
 
@@ -141,31 +143,30 @@ class Output:
         Raises:
             InvalidOutput: it is not JSON, or not of the declared type.
         """
+        if self._exact is not None and type(value) is not self._exact:
+            raise InvalidOutput(f"declared to return {self._exact.__name__}, got {type(value).__name__}")
+        plain = self._exact is not None or self._hint is Any or self._hint is object
         try:
-            if self._exact is not None:
-                if type(value) is not self._exact:
-                    raise InvalidOutput(
-                        f"declared to return {self._exact.__name__}, got {type(value).__name__}"
-                    )
-                return freeze(value)
-            if self._hint is Any or self._hint is object:
-                return freeze(value)
-            from pydantic import TypeAdapter, ValidationError
-            from pydantic_core import PydanticSerializationError
-
-            if self._adapter is None:
-                self._adapter = TypeAdapter(self._hint)
-            try:
-                checked = self._adapter.validate_python(value, strict=True)
-                return freeze(self._adapter.dump_python(checked, mode="json"))
-            except ValidationError as error:
-                first = error.errors(include_url=False)[0]
-                where = ".".join(str(part) for part in first["loc"]) or "the value"
-                raise InvalidOutput(f"{where}: {first['msg']}") from None
-            except PydanticSerializationError as error:
-                raise InvalidOutput(str(error)) from None
+            return freeze(value if plain else self._written(value))
         except NotJSON as error:
             raise InvalidOutput(str(error)) from None
+
+    def _written(self, value: object) -> object:
+        """The value as its declared type writes it."""
+        from pydantic import TypeAdapter, ValidationError
+
+        try:
+            if self._adapter is None:
+                self._adapter = TypeAdapter(self._hint)
+            checked = self._adapter.validate_python(value, strict=True)
+            written: object = self._adapter.dump_python(checked, mode="json")
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the value"
+            raise InvalidOutput(f"{where}: {first['msg']}") from None
+        except Exception as error:  # noqa: BLE001  # the type's own code: no schema, a validator, a serialiser
+            raise InvalidOutput(f"it cannot be checked: {said_error(error)}") from None
+        return written
 
 
 def resolve_hints(fn: Callable[..., Any]) -> dict[str, Any]:
@@ -180,7 +181,7 @@ def resolve_hints(fn: Callable[..., Any]) -> dict[str, Any]:
     known = {"ToolContext": ToolContext, "ToolOutput": ToolOutput}
     try:
         hints = typing.get_type_hints(fn, localns=known, include_extras=True)
-    except (NameError, TypeError) as error:
+    except Exception as error:  # an annotation is foreign code: it can fail in any way
         raise ConfigError(
             f"tool {getattr(fn, '__name__', fn)!r}: an annotation cannot be resolved ({error}). "
             f"Define the type at module level."

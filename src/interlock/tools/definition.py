@@ -14,7 +14,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from interlock.errors import ConfigError
+from interlock.intercept.point import is_async
 from interlock.log.facts import ToolSpec
+from interlock.log.strictjson import NotJSON, freeze
 from interlock.tools.arguments import Arguments, Output, docstring_parts, resolve_hints
 from interlock.tools.claims import Concurrency, Mode
 
@@ -116,6 +118,10 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         made["stop"] = _member("stop", _STOPS, made["stop"])
     if "concurrency" in made and not callable(made["concurrency"]):
         made["concurrency"] = _member("concurrency", _CONCURRENCY, made["concurrency"])
+    for plain in ("concurrency", "render", "finalise"):
+        fn = made.get(plain)
+        if fn is not None and (is_async(fn) or (plain != "concurrency" and not callable(fn))):
+            raise ConfigError(f"{plain} is a plain function, not {fn!r}")
     timeout = made.get("timeout")
     if timeout is not None and not (isinstance(timeout, (int, float)) and timeout > 0):
         raise ConfigError(f"timeout is a number of seconds above 0, not {timeout!r}")
@@ -126,7 +132,16 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         and all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
     ):
         raise ConfigError(f"a tool's name is 1 to 64 ASCII letters, digits, _ and -, not {name!r}")
+    if "description" in made and not _is_text(made["description"]):
+        raise ConfigError(f"description is text, not {made['description']!r}")
     return made
+
+
+def _is_text(value: object) -> bool:
+    try:
+        return type(freeze(value)) is str
+    except NotJSON:
+        return False
 
 
 EffectName: TypeAlias = Effect | Literal["read", "idempotent", "write"]
@@ -178,11 +193,10 @@ def _make(fn: Callable[..., Any], name: str | None, declared: dict[str, Any]) ->
     known = {"effect", "concurrency", "timeout", "stop", "render", "finalise", "description"}
     if unknown := declared.keys() - known:
         raise ConfigError(f"@tool has no {', '.join(sorted(unknown))}: it takes {', '.join(sorted(known))}")
+    if declared.get("description") is None:
+        declared = {**declared, "description": docstring_parts(fn)[0]}
     checked = _checked({**declared, "name": name or getattr(fn, "__name__", "")})
-    description = checked.pop("description", None)
-    if description is None:
-        description = docstring_parts(fn)[0]
-    return Tool(fn=fn, description=description, context_parameter=_context_parameter(fn), **checked)
+    return Tool(fn=fn, context_parameter=_context_parameter(fn), **checked)
 
 
 def _context_parameter(fn: Callable[..., Any]) -> str | None:

@@ -14,7 +14,7 @@ import msgspec
 
 from interlock.errors import HookContractError, ToolError, said_error
 from interlock.intercept.decisions import as_contexts
-from interlock.intercept.point import Listener, hear, tell
+from interlock.intercept.point import SPEAKER, Listener, hear, tell
 from interlock.intercept.signal import Signal, Stopped
 from interlock.intercept.uncut import uncut
 from interlock.log.messages import Message, Source, Text
@@ -195,6 +195,7 @@ class Execution:
         if tool.context_parameter is not None:
             arguments[tool.context_parameter] = context
         self.ran = True
+        spoken = SPEAKER.set(Source("tool", tool.name))
         try:
             if tool.is_async and tool.stop is StopMode.PROCESS:
                 value = await tool.fn(
@@ -238,6 +239,8 @@ class Execution:
             return self._failed(context, TOOL_FAILED, f"the tool called exit({error.code})", "SystemExit")
         except Exception as error:  # noqa: BLE001  # the tool's own failure: the model reads it
             return self._failed(context, TOOL_FAILED, said_error(error), type(error).__name__)
+        finally:
+            SPEAKER.reset(spoken)
 
     async def _thread(self, body: Callable[[], Any], signal: Signal) -> Any:
         """Run a sync body. A wrapper that gives up waits all the same, unless the body was abandoned on record."""

@@ -385,7 +385,7 @@ class CallJob:
             CallError(TOOL_OUTCOME_UNKNOWN, "", True),
         )
         step = self.batch.session.state.step
-        for nested in list(step.subcalls.values()) if step is not None else ():
+        for nested in reversed(list(step.subcalls.values())) if step is not None else ():
             if nested.within(self.key):
                 self._append(SubcallEnd(nested.seq, False, content, error))
         self._outcome = ToolResult(call=self._call, content=content, error=error, ran=True)

@@ -53,9 +53,9 @@ async def review(batch: Batch, call: ToolCall, result: ToolResult, earlier: tupl
     said: list[Message] = []
     blocking: list[Message] = []
     blocked: Block | None = None
-    # A listener is cut when the turn is stopped while it runs; on a turn that is stopped already it still runs.
-    signal = None if batch.signal.is_set() else batch.signal
     for listener in batch.scope.listeners(POST_EXECUTE):
+        # A listener is cut when the turn is stopped while it runs; on a turn that is stopped already it still runs.
+        signal = None if batch.signal.is_set() else batch.signal
         try:
             answer: Accept | Replace | Block | None = await hear(listener, signal, call, made.result)
             if answer is None:

@@ -337,7 +337,9 @@ class Scheduler:
             if self._barriers and min(self._barriers) < slot.index:
                 return
             self._classify(slot)
-            if self.stopped or (slot.barrier and not (self._done == slot.index and self._running == 0)):
+            if self.stopped:  # by the classifier, which is foreign code
+                return
+            if slot.barrier and not (self._done == slot.index and self._running == 0):
                 return
             heappop(self._ready)
             if slot.job.start():

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from interlock.errors import said_error
+
 T = TypeVar("T")
 
 _MAX_IDLE = 8  # workers kept for the next call; more than this end when their work is done
@@ -61,8 +63,9 @@ def in_thread(fn: Callable[..., T], /, *args: Any) -> asyncio.Future[T]:
         error: BaseException | None = None
         try:
             result = context.run(fn, *args)
-        except StopIteration as stop:  # a future cannot carry it
-            error = RuntimeError(f"StopIteration: {stop}")
+        except (StopIteration, GeneratorExit, KeyboardInterrupt) as raised:
+            # A future cannot carry the first; the others would end the waiter or its loop, as if they were meant.
+            error = RuntimeError(f"{type(raised).__name__}: {said_error(raised)}")
         except BaseException as raised:  # noqa: BLE001  # handed to the waiter, whatever it is
             error = raised
         try:
