@@ -22,7 +22,7 @@ class InterlockError(Exception):
     """Base of all errors of this package."""
 
 
-class ConfigError(InterlockError):
+class ConfigError(InterlockError, ValueError):
     """The operator fixes a setting; the run never starts."""
 
 

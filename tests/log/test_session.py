@@ -349,6 +349,24 @@ async def test_an_observer_that_raises_something_unspeakable_is_contained() -> N
     assert "Unspeakable" in session.facts(ObserverFailed)[0].error
 
 
+async def test_a_failure_that_cannot_be_put_on_record_breaks_no_append() -> None:
+    """Law 2, D-22: the line was written; that nothing more can be is told to whoever writes next."""
+    store = BrittleStore()
+    session = await create_session(store)
+
+    def broken(event: Event) -> None:
+        raise RuntimeError("no")
+
+    session.observe(broken)
+    store.break_at_write(ObserverFailed)
+    (event,) = session.append(Noted("a"))
+    assert (event.seq, session.head) == (2, 2)
+    with pytest.raises(StoreFailed):
+        session.append(Noted("b"))
+    with pytest.raises(StoreFailed):
+        await session.barrier()
+
+
 async def test_an_observer_may_close_the_session() -> None:
     session = await new()
     closing: list[asyncio.Task[None]] = []

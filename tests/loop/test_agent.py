@@ -609,7 +609,7 @@ def test_a_loop_that_ends_under_an_agent_closes_its_turn() -> None:
 
 
 @virtual
-async def test_leaving_closes_a_model_that_was_made_here_and_no_other() -> None:
+async def test_leaving_does_not_close_a_model_that_was_handed_in() -> None:
     class Adapter(ScriptedModel):
         closed = 0
 

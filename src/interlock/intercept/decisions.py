@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from typing import Literal
 
 Contexts: TypeAlias = tuple[Message, ...]
-GivenContexts: TypeAlias = "Iterable[Message | str]"
+#: What a listener may hand in. The `__init__` that only type checkers see says so, since it is kept as `Contexts`.
+GivenContexts: TypeAlias = "Iterable[Message | str] | Message"
 
 
 def as_contexts(given: object, what: str, source: Source | None = None) -> Contexts:
@@ -98,6 +99,10 @@ class Enter:
     messages: tuple[Message, ...]
     contexts: Contexts = ()
 
+    if TYPE_CHECKING:
+
+        def __init__(self, messages: Iterable[Message | str], contexts: GivenContexts = ()) -> None: ...
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "messages", _messages(self.messages, "Enter"))
         object.__setattr__(self, "contexts", as_contexts(self.contexts, "Enter"))
@@ -110,6 +115,10 @@ class Reject(_WithContexts):
 
     reason: str
     contexts: Contexts = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(self, reason: str, contexts: GivenContexts = ()) -> None: ...
 
 
 # agent/request
@@ -166,6 +175,10 @@ class Allow(_WithContexts):
 
     contexts: Contexts = ()
 
+    if TYPE_CHECKING:
+
+        def __init__(self, contexts: GivenContexts = ()) -> None: ...
+
 
 @final
 @dataclass(frozen=True)
@@ -175,6 +188,10 @@ class Ask(_WithContexts):
     reason: str
     contexts: Contexts = ()
 
+    if TYPE_CHECKING:
+
+        def __init__(self, reason: str, contexts: GivenContexts = ()) -> None: ...
+
 
 @final
 @dataclass(frozen=True)
@@ -183,6 +200,10 @@ class Deny(_WithContexts):
 
     reason: str
     contexts: Contexts = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(self, reason: str, contexts: GivenContexts = ()) -> None: ...
 
 
 ALLOW = Allow()
@@ -231,6 +252,12 @@ class Rewrite(_WithContexts):
     advise: Verdict | None = None
     contexts: Contexts = ()
 
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, arguments: Mapping[str, Any], advise: Verdict | None = None, contexts: GivenContexts = ()
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         super().__post_init__()
         given: object = self.arguments
@@ -251,6 +278,10 @@ class Advise(_WithContexts):
     verdict: Verdict | None = None
     contexts: Contexts = ()
 
+    if TYPE_CHECKING:
+
+        def __init__(self, verdict: Verdict | None = None, contexts: GivenContexts = ()) -> None: ...
+
     def __post_init__(self) -> None:
         super().__post_init__()
         _advice(self.verdict, "Advise")
@@ -269,6 +300,10 @@ class Refuse(_WithContexts):
     error: ToolError
     contexts: Contexts = ()
 
+    if TYPE_CHECKING:
+
+        def __init__(self, error: ToolError, contexts: GivenContexts = ()) -> None: ...
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.error, ToolError):
@@ -285,6 +320,10 @@ class Accept(_WithContexts):
 
     contexts: Contexts = ()
     stop: bool = False  # end the turn after this batch
+
+    if TYPE_CHECKING:
+
+        def __init__(self, contexts: GivenContexts = (), stop: bool = False) -> None: ...
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -307,6 +346,17 @@ class Replace(_WithContexts):
     contexts: Contexts = ()
     stop: bool = False
     error: str | None = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            content: str | tuple[Text, ...] | None = None,
+            value: Any = ...,
+            contexts: GivenContexts = (),
+            stop: bool = False,
+            error: str | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -347,6 +397,10 @@ class Block(_WithContexts):
     contexts: Contexts = ()
     stop: bool = False
 
+    if TYPE_CHECKING:
+
+        def __init__(self, feedback: str, contexts: GivenContexts = (), stop: bool = False) -> None: ...
+
     def __post_init__(self) -> None:
         super().__post_init__()
         _flag(self.stop, "Block")
@@ -369,8 +423,12 @@ def _flag(value: object, what: str) -> None:
 class Continue(_WithContexts):
     """Go on with another step of the same turn, told so by this message."""
 
-    message: Message | str
+    message: Message
     contexts: Contexts = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(self, message: Message | str, contexts: GivenContexts = ()) -> None: ...
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
@@ -154,16 +154,17 @@ async def _awaited(listener: Listener, signal: Signal | None, answer: Awaitable[
         with signal.cutting():
             return await answer
     limit = asyncio.timeout(listener.timeout)
+    answered: Any = None
     try:
         async with limit:
-            if signal is None:
-                return await answer
-            with signal.cutting():
-                return await answer
+            with signal.cutting() if signal is not None else nullcontext():
+                answered = await answer
     except TimeoutError:
-        if limit.expired():
-            raise ListenerTimeout(listener.who, listener.timeout) from None
-        raise
+        if not limit.expired():
+            raise
+    if limit.expired():  # whatever it answered after swallowing the cut
+        raise ListenerTimeout(listener.who, listener.timeout)
+    return answered
 
 
 def _illegal(point: Point[Any], answer: object) -> str:
@@ -175,5 +176,11 @@ def _illegal(point: Point[Any], answer: object) -> str:
     look_alike = any(cls.__name__ == type(answer).__name__ for cls in point.answers)
     hint = "; it has the same name as an answer class, but is another class" if look_alike else ""
     or_none = " or None" if point.kind is Kind.DECIDE else ""
-    shown = repr(answer)
-    return f"answered {type(answer).__name__} {shown[:80]}, not one of {names}{or_none}{hint}"
+    return f"answered {type(answer).__name__}{_shown(answer)}, not one of {names}{or_none}{hint}"
+
+
+def _shown(answer: object) -> str:
+    try:
+        return " " + repr(answer)[:80].encode(errors="backslashreplace").decode()
+    except Exception:  # noqa: BLE001  # a foreign __repr__
+        return ""

@@ -79,9 +79,10 @@ class Scope:
         """Call `undo` when the scope is left, newest first, unless it was called before.
 
         Raises:
-            UsageError: the scope is closed.
+            UsageError: the scope is closed; `undo` was called at once.
         """
         if self.closed:
+            undo()
             raise UsageError(f"the scope {self.name!r} is closed; register before it is left")
 
         def once() -> None:

@@ -364,7 +364,6 @@ class DecisionMade(Fact, frozen=True):
     """What a point decided about a proposal, a request or a stop, and who said what."""
 
     type = "decision/made"
-    ignorable = True
     point: str
     subject: int
     answer: str

@@ -13,6 +13,7 @@ import secrets
 import socket
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import get_ident
 from time import gmtime, strftime, time
@@ -327,18 +328,17 @@ class Session:
                     try:
                         listening.fn(told)
                     except Exception as error:  # noqa: BLE001  # foreign code: contained, and on record
-                        self._contain(listening, told, error)
+                        if not isinstance(told.fact, ObserverFailed):  # else it would never end
+                            self.contained("session", listening.who, error, told.seq)
         finally:
             self._telling = False
 
-    def _contain(self, listening: _Listening, event: Event, error: Exception) -> None:
-        if isinstance(event.fact, ObserverFailed) or self._journal.failure is not None or self._closed:
-            return  # a failure to observe a failure would never end
-        self.append(
-            ObserverFailed(
-                "session", listening.who, f"{type(error).__name__}: {said_error(error)}"[:500], event.seq
-            )
-        )
+    def contained(self, point: str, who: str, error: Exception, at: int) -> None:
+        """Put an observer's failure on record, if anything can be; what the observer was told of stands."""
+        if not self._closed and self._journal.failure is None:
+            what = f"{type(error).__name__}: {said_error(error)}"[:500]
+            with suppress(StoreFailed):  # told at the next barrier, and to whoever appends next
+                self.append(ObserverFailed(point, who, what, at))
 
     def _wake_followers(self) -> None:
         waiting, self._followers = self._followers, set()
@@ -356,6 +356,8 @@ class Session:
                 before = self._journal.head
                 if await self._journal.refresh() == before:
                     await asyncio.sleep(poll)
+                for event in self._journal.read(self.state.head + 1, None):
+                    self.state.apply(event)  # history, head and what is open move along with the writer
                 continue
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._followers.add(future)

@@ -28,7 +28,6 @@ from interlock.errors import (
     SessionClosed,
     UsageError,
     WrongThread,
-    said_error,
 )
 from interlock.intercept.decisions import Verdict
 from interlock.intercept.point import SPEAKER, Listener, hear, tell
@@ -40,7 +39,6 @@ from interlock.log.facts import (
     Fact,
     InboxDropped,
     ListName,
-    ObserverFailed,
     PolicyChanged,
     Section,
     TurnEnd,
@@ -59,7 +57,7 @@ from interlock.log.reasons import (
     OverBudget,
 )
 from interlock.log.session import Session, create_session, open_session
-from interlock.log.strictjson import FrozenDict, freeze
+from interlock.log.strictjson import FrozenDict, NotJSON, freeze
 from interlock.loop.budget import Budget, Meter
 from interlock.loop.harness import Harness, Layer
 from interlock.loop.inbox import Inbox, checked
@@ -143,7 +141,10 @@ class Agent(Layer):
         self.preset: Preset | None = preset_named(preset) if isinstance(preset, str) else preset
         self.retry = retry or self.harness.retry or RetryPolicy()
         names = {} if self._model is None else {"provider": self._model.provider, "model": self._model.name}
-        self.call_settings: FrozenDict = freeze({**names, **(settings or {})})
+        try:
+            self.call_settings: FrozenDict = freeze({**names, **(settings or {})})
+        except NotJSON as error:
+            raise ConfigError(f"settings: {error}") from None
         self.rng = rng or Random()
         self._workspace = WorkspaceContext(self.cwd, today or _today) if self.cwd is not None else None
         for tool in tools:
@@ -653,10 +654,8 @@ class Agent(Layer):
                 self._contain(listener, error)
 
     def _contain(self, listener: Listener, error: Exception) -> None:
-        session = self._session
-        if session is not None and not session.closed and session.failure is None:
-            what = f"{type(error).__name__}: {said_error(error)}"[:500]
-            session.append(ObserverFailed(listener.point.name, listener.who, what, max(session.head, 0)))
+        if self._session is not None:
+            self._session.contained(listener.point.name, listener.who, error, max(self._session.head, 0))
 
     def _observe(self) -> None:
         """Subscribe the observers in force to the log."""

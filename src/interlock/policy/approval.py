@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, final, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, final, get_args, runtime_checkable
 
-from interlock.log.strictjson import NotJSON, check_text
+from interlock.errors import said_error
+from interlock.log.strictjson import NotJSON, check_text, freeze
 from interlock.tools.approval import Answered
 from interlock.tools.call import ToolCall
 
@@ -58,6 +59,7 @@ class Approver(Protocol):
         ...
 
 
+How: TypeAlias = Literal["tty", "token", "api", "acp"]
 ApproverFunction: TypeAlias = Callable[[ApprovalRequest], Awaitable[Approved | Rejected]]
 
 
@@ -79,12 +81,10 @@ class Approvals:
         if approver is None:
             return Answered("unavailable", "nobody is there to approve it")
         request = ApprovalRequest(approval_id, call, question, call.arguments, digest, by)
-        channel = getattr(approver, "channel", None) or getattr(
-            approver, "__qualname__", type(approver).__name__
-        )
-        how: Literal["tty", "token", "api", "acp"] = getattr(approver, "how", "api")
-        principal = getattr(approver, "principal", None)
+        how: How | None = None
+        channel: str | None = None
         try:
+            how, channel, principal = _known_by(approver)
             answer: object = await approver(request)
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -92,12 +92,28 @@ class Approvals:
                 raise
             return Answered("unavailable", "the approver cancelled itself", None, how, channel)
         except Exception as error:  # noqa: BLE001  # an answerer's own failure: nobody answered
-            return Answered(
-                "unavailable", f"the approver failed: {type(error).__name__}: {error}", None, how, channel
-            )
+            said = f"the approver failed: {type(error).__name__}: {said_error(error)}"
+            return Answered("unavailable", said, None, how, channel)
         if type(answer) is Approved:
             return Answered("allowed-once", None, principal, how, channel)
         if type(answer) is Rejected:
             return Answered("rejected", answer.message, principal, how, channel)
         said = f"the approver answered {type(answer).__name__}, not Approved() or Rejected()"
         return Answered("unavailable", said, None, how, channel)
+
+
+def _known_by(approver: object) -> tuple[How, str, str | None]:
+    """How the person is known, over which channel, and who they are, as the approver says.
+
+    Raises:
+        ValueError: it is nothing that can be put on record.
+    """
+    how: Any = getattr(approver, "how", "api")
+    if how not in get_args(How):
+        raise ValueError(f"`how` is one of {', '.join(get_args(How))}, not {how!r}")
+    channel: Any = getattr(approver, "channel", None)
+    principal: Any = getattr(approver, "principal", None)
+    for name, value in (("channel", channel), ("principal", principal)):
+        if value is not None and type(freeze(value)) is not str:
+            raise ValueError(f"`{name}` is text, not {value!r}")
+    return how, channel or getattr(approver, "__qualname__", type(approver).__name__), principal

@@ -21,6 +21,7 @@ from enum import Enum
 from heapq import heappop, heappush
 from typing import Any, Protocol, TypeAlias
 
+from interlock.errors import ConfigError
 from interlock.tools.claims import Claims, ClaimTable, Concurrency, Mode, stricter
 
 _LaneBody: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
@@ -30,10 +31,10 @@ _Spawn: TypeAlias = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"]
 def checked_pool(pool: object) -> int:
     """
     Raises:
-        ValueError: not a whole number from 1.
+        ConfigError: not a whole number from 1.
     """
     if type(pool) is not int or pool < 1:
-        raise ValueError(f"pool is a whole number from 1, not {pool!r}")
+        raise ConfigError(f"pool is a whole number from 1, not {pool!r}")
     return pool
 
 
