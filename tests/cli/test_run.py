@@ -15,7 +15,7 @@ from interlock.models.scripted import calls, fails, max_tokens, says
 
 
 def test_the_answer_is_all_of_standard_output(interlock: Any, script: Any, work: Path) -> None:
-    script(calls("read", path="a.txt", text="I look."), says("It says hello."))
+    script(calls("read", path="a.txt", saying="I look."), says("It says hello."))
     ended = interlock("run", "What does it say?", "--cwd", str(work))
     assert (ended.code, ended.out) == (0, "It says hello.\n")
     live = ended.err.splitlines()
@@ -208,7 +208,7 @@ def test_trace_writes_the_four_events_and_the_permissions_in_order(
 
 def test_what_a_model_says_cannot_steer_the_terminal(interlock: Any, script: Any, work: Path) -> None:
     evil = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe"
-    script(calls("read", path=evil, text=evil), says(evil))
+    script(calls("read", path=evil, saying=evil), says(evil))
     ended = interlock("run", "Go", "--cwd", str(work))
     assert not set(ended.err) & {"\x1b", "\x07", "\u202e"}
     assert "\\x1b]0;owned\\x07" in ended.err

@@ -72,7 +72,7 @@ async def test_a_read_an_answer_and_the_end() -> None:
 
 
 async def test_unknown_tools_and_invalid_arguments_meet_no_hook() -> None:
-    model = ScriptedModel(calls(call("nope"), call("look", text="not json"), call("look")), says("done"))
+    model = ScriptedModel(calls(call("nope"), call("look", raw="not json"), call("look")), says("done"))
     assert await trace(Agent(model, tools=[look])) == [
         "[Hook] UserPromptSubmit",
         "[Hook] PreToolUse: look",

@@ -176,7 +176,7 @@ async def test_nested_calls_count_and_the_outer_tool_reads_that_the_budget_is_us
 
 async def test_in_mid_batch_nothing_starts_and_every_call_is_answered() -> None:
     """BU-03"""
-    model = ScriptedModel(calls(*[call("look", at=str(n)) for n in range(4)], text="all of them"))
+    model = ScriptedModel(calls(*[call("look", at=str(n)) for n in range(4)], saying="all of them"))
     async with Agent(model, tools=[look], budget=Budget(tool_calls=2)) as agent:
         result = await agent.run("go")
 

@@ -409,9 +409,9 @@ async def test_an_answer_of_nothing_but_reasoning_completes() -> None:
 
 async def test_the_text_is_the_last_answer_and_of_a_stopped_batch_the_result_that_stopped() -> None:
     """HK-14."""
-    async with Agent(ScriptedModel(calls("look", text="let me see"), says("done")), tools=[look]) as agent:
+    async with Agent(ScriptedModel(calls("look", saying="let me see"), says("done")), tools=[look]) as agent:
         assert (await agent.run("go")).text == "done"
-    async with Agent(ScriptedModel(calls("look", "look", text="let me see")), tools=[look]) as agent:
+    async with Agent(ScriptedModel(calls("look", "look", saying="let me see")), tools=[look]) as agent:
         agent.on.post_execute(lambda call, result: Accept(stop=True))
         assert (await agent.run("go")).text == "seen"
 

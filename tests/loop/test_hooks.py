@@ -614,7 +614,7 @@ async def test_the_order_is_pre_permission_guard_approval_handler_post_stop() ->
         (call("nothing_like_it"), "UNKNOWN_TOOL"),
         (call("note", n="seven"), "INVALID_ARGS"),
         (call("note", other=1), "INVALID_ARGS"),
-        (call("note", text="{"), "INVALID_ARGS"),
+        (call("note", raw="{"), "INVALID_ARGS"),
     ],
     ids=["unknown tool", "wrong type", "unknown argument", "no json"],
 )
@@ -714,7 +714,7 @@ async def test_a_rewrite_is_audited_and_the_models_own_text_is_kept() -> None:
     """HK-10, UW-25"""
     notes = Notes()
     async with Agent(
-        ScriptedModel(calls(call("note", text='{ "n" : 1 }')), says("ok")), tools=[notes.note], approver=_yes
+        ScriptedModel(calls(call("note", raw='{ "n" : 1 }')), says("ok")), tools=[notes.note], approver=_yes
     ) as agent:
 
         @agent.hooks("PreToolUse")

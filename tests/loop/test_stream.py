@@ -95,7 +95,7 @@ def cited(agent: Agent, seq: int) -> list[int]:
 
 async def test_every_chunk_is_logged_in_order_and_the_message_is_what_they_assemble_to() -> None:
     """ST-01"""
-    answer = reasons("why not", then=calls(call("echo", word="x"), text="I will look."))
+    answer = reasons("why not", then=calls(call("echo", word="x"), saying="I will look."))
     async with Agent(ScriptedModel(answer, says("done")), tools=[echo]) as agent:
         await agent.run("go")
 
@@ -261,7 +261,7 @@ async def test_only_the_visible_prefix_of_an_interrupted_answer_is_kept(
 
 async def test_a_stop_on_the_finish_chunk_keeps_the_text_and_drops_the_calls() -> None:
     """ST-04, A-P19"""
-    async with Agent(ScriptedModel(calls(call("echo"), text="full text")), tools=[echo]) as agent:
+    async with Agent(ScriptedModel(calls(call("echo"), saying="full text")), tools=[echo]) as agent:
         agent.on.observe(AssistantChunk)(
             lambda event: agent.cancel() if event.fact.kind == "finish" else None
         )
@@ -277,7 +277,7 @@ async def test_a_stop_on_the_finish_chunk_keeps_the_text_and_drops_the_calls() -
 
 async def test_a_stop_once_the_answer_stands_pairs_its_calls() -> None:
     """ST-04, SC-09"""
-    async with Agent(ScriptedModel(calls(call("echo"), call("echo"), text="both")), tools=[echo]) as agent:
+    async with Agent(ScriptedModel(calls(call("echo"), call("echo"), saying="both")), tools=[echo]) as agent:
         agent.on.observe(AssistantMessage)(lambda event: agent.cancel())
         await agent.run("go")
 
@@ -422,7 +422,7 @@ async def test_a_stop_during_recovery_leaves_no_message() -> None:
 
 async def test_at_the_output_ceiling_the_text_stays_and_no_call_runs() -> None:
     """ST-07"""
-    cut = max_tokens("so far", call("echo", word="x"), call("echo", text='{"wo'))
+    cut = max_tokens("so far", call("echo", word="x"), call("echo", raw='{"wo'))
     async with Agent(ScriptedModel(cut), tools=[echo]) as agent:
         result = await agent.run("go")
 

@@ -82,7 +82,7 @@ async def test_usage_comes_before_the_finish() -> None:
 async def test_one_call_or_several_are_numbered_over_the_models_life() -> None:
     model = ScriptedModel(
         calls("read", path="a"),
-        calls(call("read", path="b"), call("grep", id="mine", pattern="é"), call("ls"), text="I look."),
+        calls(call("read", path="b"), call("grep", id="mine", pattern="é"), call("ls"), saying="I look."),
     )
     assert await ask(model) == [CallDelta(0, "c1", "read", '{"path": "a"}'), Finish("calls")]
     assert await ask(model) == [
@@ -96,7 +96,7 @@ async def test_one_call_or_several_are_numbered_over_the_models_life() -> None:
 
 
 async def test_raw_argument_text_is_not_looked_at() -> None:
-    assert (await played(calls(call("read", text="{not json"))))[0] == CallDelta(0, "c1", "read", "{not json")
+    assert (await played(calls(call("read", raw="{not json"))))[0] == CallDelta(0, "c1", "read", "{not json")
 
 
 def test_arguments_beside_several_calls_are_refused() -> None:
@@ -105,7 +105,7 @@ def test_arguments_beside_several_calls_are_refused() -> None:
 
 
 async def test_reasoning_stands_before_the_answer_in_a_block_of_its_own() -> None:
-    assert await played(reasons("Hm.", then=calls("read", text="So.", path="a"))) == [
+    assert await played(reasons("Hm.", then=calls("read", saying="So.", path="a"))) == [
         ReasoningDelta("Hm.", 0),
         TextDelta("So.", 1),
         CallDelta(2, "c1", "read", '{"path": "a"}'),
@@ -130,7 +130,7 @@ async def test_reasoning_can_precede_whatever_an_answer_consists_of() -> None:
 
 
 async def test_the_ceiling_can_cut_text_and_calls() -> None:
-    assert await played(max_tokens("p", call("read", text='{"pa'))) == [
+    assert await played(max_tokens("p", call("read", raw='{"pa'))) == [
         TextDelta("p"),
         CallDelta(1, "c1", "read", '{"pa'),
         Finish("max-tokens"),

@@ -238,7 +238,7 @@ def test_an_unknown_tool_is_told_which_ones_there_are() -> None:
 
 async def ran(*texts: str) -> Agent:
     agent = Agent(
-        ScriptedModel(calls(*[call("add", text=text) for text in texts]), says("done")), tools=[add]
+        ScriptedModel(calls(*[call("add", raw=text) for text in texts]), says("done")), tools=[add]
     )
     async with agent:
         result = await agent.run("go")

@@ -112,10 +112,10 @@ async def tell() -> int:
     """Tell the story with the scripted model; the exit code."""
     remembers = Gate()
     model = ScriptedModel(
-        calls(call("read", path=LOG), call("read", path=CONFIG), call("read", path=REPORT), text=_LOOKS),
+        calls(call("read", path=LOG), call("read", path=CONFIG), call("read", path=REPORT), saying=_LOOKS),
         gated(
             remembers,
-            calls(call("edit", path=CONFIG, old="pool_size = 4", new="pool_size = 8"), text=_HASTY),
+            calls(call("edit", path=CONFIG, old="pool_size = 4", new="pool_size = 8"), saying=_HASTY),
             after=9,
         ),
         says(_FOUND),
@@ -123,7 +123,7 @@ async def tell() -> int:
             call("watch", path=LOG),
             call("grep", pattern="TimeoutError", path=LOG),
             call("read", path=POOL),
-            text=_WATCHES,
+            saying=_WATCHES,
         ),
         name="demo",
     )

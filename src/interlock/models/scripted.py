@@ -90,22 +90,22 @@ def says(text: str, *, usage: Counts | None = None) -> Answer:
     return Answer((*_words(text), *_end("stop", usage)))
 
 
-def call(name: str, /, *, id: str | None = None, text: str | None = None, **arguments: Any) -> Call:  # noqa: A002
-    """One tool call. `text` is the raw argument text, valid or not; a tool's own `id` or `text` is given that way too."""
-    return Call(name, json.dumps(arguments, ensure_ascii=False) if text is None else text, id)
+def call(name: str, /, *, id: str | None = None, raw: str | None = None, **arguments: Any) -> Call:  # noqa: A002
+    """One tool call. `raw` is the argument text as it is, valid or not; a tool's own `id` or `raw` is given that way."""
+    return Call(name, json.dumps(arguments, ensure_ascii=False) if raw is None else raw, id)
 
 
 def calls(
-    *wanted: str | Call, text: str | None = None, usage: Counts | None = None, **arguments: Any
+    *wanted: str | Call, saying: str | None = None, usage: Counts | None = None, **arguments: Any
 ) -> Answer:
     """One call, `calls("read", path="a")`, or several, `calls(call("read", path="a"), call("grep", id="x"))`.
 
-    `text` is what is said before them.
+    `saying` is what is said before them.
     """
     if arguments and not (len(wanted) == 1 and isinstance(wanted[0], str)):
         raise TypeError("arguments go with one tool's name; with several calls, give them to call(...)")
     made = [call(item, **arguments) if isinstance(item, str) else item for item in wanted]
-    return Answer((*_words(text or ""), *_blocks(made, 1 if text else 0), *_end("calls", usage)))
+    return Answer((*_words(saying or ""), *_blocks(made, 1 if saying else 0), *_end("calls", usage)))
 
 
 def reasons(text: str, *, then: Answer | None = None, usage: Counts | None = None) -> Answer:
