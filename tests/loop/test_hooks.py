@@ -600,6 +600,7 @@ async def test_the_order_is_pre_permission_guard_approval_handler_post_stop() ->
             "permission",
             "guard",
             "approval",
+            "permission",  # a yes may come late: the rules of this moment are asked as well
             "guard",
             "handler",
             "post",
@@ -672,6 +673,7 @@ async def test_a_rewrite_is_what_every_later_party_sees_and_what_runs() -> None:
             ("permission", 20),
             ("guard", 20),
             ("approval", 20),
+            ("permission", 20),
             ("guard", 20),
             ("post", 20),
         ]

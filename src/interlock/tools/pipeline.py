@@ -61,7 +61,7 @@ from interlock.tools.call import ToolCall, ToolOutput, ToolResult, arguments_of
 from interlock.tools.claims import Claims, Concurrency, Mode
 from interlock.tools.definition import Effect, Tool
 from interlock.tools.execution import Execution
-from interlock.tools.points import POST_EXECUTE, PREPARE, RESULT
+from interlock.tools.points import POST_EXECUTE, PRE_EXECUTE, PREPARE, RESULT
 from interlock.tools.review import Reviewed, finalise, review
 from interlock.tools.scheduler import Admission, Scheduler
 
@@ -274,13 +274,25 @@ class CallJob:
             )
         )
         if answered.outcome == "allowed-once":
-            return Admission.READY
+            return await self._recheck()
         code, message = _NOT_ALLOWED[answered.outcome]
         if answered.outcome == "unavailable":
             message = f"{question} ({answered.message or message})"
         elif answered.message:
             message = answered.message
         return self._settle(failure(self._call, code, message))
+
+    async def _recheck(self) -> Admission:
+        """A yes may come late: what the rules of this moment deny does not run. They do not ask a second time."""
+        assert self._call is not None
+        try:
+            decided = await decide(self.batch, self._call, [])
+        except Stopped:
+            return Admission.REFUSED
+        if not isinstance(decided.verdict, Deny):
+            return Admission.READY
+        self._append(self._decision("recheck", decided))
+        return self._deny(decided, PRE_EXECUTE.name)
 
     # Lane 2
 

@@ -131,13 +131,13 @@ class _Lane:
             if not sleeper.done():
                 sleeper.set_result(None)
 
-    def need(self, body: _LaneBody, spawn: _Spawn) -> None:
-        """Let it look again, and start it in a task if it does not run."""
+    def need(self, body: _LaneBody, spawn: _Spawn, ended: Callable[[], None]) -> None:
+        """Let it look again, and start it in a task if it does not run. `ended` is called when it has nothing to do."""
         if self._running:
             self.wake()
         else:
             self._running = True
-            self._task = spawn(self._run(body))
+            self._task = spawn(self._run(body, ended))
 
     async def sleep(self, asleep: Callable[[], None]) -> None:
         """Wait until it is woken. A lane looks and sleeps without suspending between, so no waking is missed.
@@ -153,10 +153,12 @@ class _Lane:
             if self._sleeper is sleeper:
                 self._sleeper = None
 
-    async def _run(self, body: _LaneBody) -> None:
+    async def _run(self, body: _LaneBody, ended: Callable[[], None] | None = None) -> None:
         self._running = True
         await body()
         self._running = False  # a lane that failed is never run again
+        if ended is not None:
+            ended()
 
 
 class Scheduler:
@@ -224,7 +226,7 @@ class Scheduler:
         if self.stopped:
             self._need_commit()
         else:
-            self._admitter.need(self._admit_lane, self._spawn)
+            self._admitter.need(self._admit_lane, self._spawn, self._quiet)
         await asyncio.shield(slot.committed)
 
     async def aclose(self) -> None:
@@ -406,7 +408,7 @@ class Scheduler:
 
     def _need_commit(self) -> None:
         if self._error is None:  # after a failure nothing is committed any more
-            self._committer.need(self._commit_lane, self._spawn)
+            self._committer.need(self._commit_lane, self._spawn, self._quiet)
 
     # Tasks, failure, waiting
 
