@@ -43,9 +43,14 @@ class Uses:
     read: set[str] = field(default_factory=set)
 
 
+def own_facts() -> list[type[Fact]]:
+    """The facts of this package, without those that a plugin has registered in this process."""
+    return [cls for cls in known_facts().values() if cls.__module__ == "interlock.log.facts"]
+
+
 def uses_of_facts(source: Path = SOURCE) -> dict[str, Uses]:
     """By name of the fact class. A module that calls the class makes it; any other mention in running code reads it."""
-    found: dict[str, Uses] = {cls.__name__: Uses() for cls in known_facts().values()}
+    found: dict[str, Uses] = {cls.__name__: Uses() for cls in own_facts()}
     for path in sorted(source.rglob("*.py")):
         module = ".".join(path.relative_to(source).with_suffix("").parts)
         if module == FACTS.removeprefix("interlock.") or module.startswith(TOOLS_OF_TESTS):
@@ -124,7 +129,7 @@ def events() -> str:
             _code(sorted(uses[cls.__name__].made)) or "nobody yet",
             _code(sorted(uses[cls.__name__].read)),
         ]
-        for cls in known_facts().values()
+        for cls in own_facts()
         if cls.__module__ == FACTS
     ]
     return table(["event", "meaning", "fields", "marks", "made by", "read by"], rows)

@@ -6,6 +6,7 @@ force, and write nothing: the pipeline does. Whatever goes wrong in a participan
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from interlock.errors import HookContractError, said_error
+from interlock.errors import HookContractError, ToolError, said_error
 from interlock.intercept.decisions import (
     ALLOW,
     Advise,
@@ -66,6 +67,12 @@ def failure(
         contexts=contexts,
         ran=ran,
     )
+
+
+def code_of(error: ToolError, default: str) -> str:
+    """The code of a tool's error as data: upper case; the default where it gives none that can be used."""
+    code: object = error.code
+    return code.upper() if isinstance(code, str) and code.isascii() and code.strip() else default
 
 
 def as_context(message: Message, key: int, n: int) -> Message:
@@ -143,7 +150,7 @@ async def prepare(batch: Batch, call: ToolCall) -> Prepared:
     made = Prepared(call)
     for listener in batch.scope.listeners(PREPARE):
         try:
-            answer: Rewrite | Advise | Refuse | None = await hear(listener, batch.signal, made.call)
+            answer: Rewrite | Advise | Refuse | None = await hear(listener, call.signal, made.call)
             if answer is None:
                 continue
             match answer:
@@ -168,7 +175,7 @@ async def prepare(batch: Batch, call: ToolCall) -> Prepared:
                     made.contexts += contexts
                     made.refused = failure(
                         made.call,
-                        (error.code or DENIED).upper(),
+                        code_of(error, DENIED),
                         said_error(error),
                         name=type(error).__name__,
                     )
@@ -258,7 +265,7 @@ async def decide(batch: Batch, call: ToolCall, advice: list[tuple[Listener, Verd
     for listener in batch.scope.listeners(PRE_EXECUTE):
         began = perf_counter_ns()
         try:
-            answer: Verdict | None = await hear(listener, batch.signal, call)
+            answer: Verdict | None = await hear(listener, call.signal, call)
         except Stopped:
             raise
         except HookContractError as error:
@@ -323,7 +330,7 @@ def guard(batch: Batch, call: ToolCall) -> Decided | None:
                 code = HOOK_CONTRACT_ERROR
                 reason = f"{listener.who}: a guard answers Deny(reason) or None, not {type(answer).__name__}"
                 problem = (listener.who, reason)
-        except Exception as error:  # noqa: BLE001  # a guard's own failure: no
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # a guard's own failure: no
             code, reason = PERMISSION_EVALUATION_ERROR, f"{listener.who}: {said_error(error)}"
         if denied is None:
             said = (Said(listener.who, "deny" if code == GUARD_DENIED else "error", reason),)

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from interlock.errors import HookContractError
 from interlock.intercept.signal import Signal
 from interlock.log.facts import CallError, Said
 from interlock.log.messages import Message, Text
 from interlock.log.reasons import error_text
-from interlock.log.strictjson import FrozenDict, freeze
+from interlock.log.strictjson import FrozenDict, NotJSON, checked_text, freeze
 
 if TYPE_CHECKING:
     from interlock.tools.definition import Effect, Tool
@@ -112,6 +113,28 @@ def tool_error(code: str, message: str) -> ToolResult:
     return ToolResult(
         call=None, content=(Text(error_text(code, message)),), error=CallError(code.upper(), "", False)
     )
+
+
+def failed_result(
+    given: ToolResult, *, call: ToolCall, contexts: tuple[Message, ...], ran: bool
+) -> ToolResult:
+    """A failure that somebody else made, as the result of this call.
+
+    Raises:
+        HookContractError: its error or content cannot be put on record.
+    """
+    error: object = given.error
+    content: object = given.content
+    if not isinstance(error, CallError):
+        raise HookContractError(f"the error of a ToolResult is a CallError, not {type(error).__name__}")
+    if not isinstance(content, tuple) or any(type(block) is not Text for block in content):
+        raise HookContractError("the content of a ToolResult is a tuple of Text")
+    try:
+        made = CallError(checked_text(error.code).upper(), checked_text(error.name), ran)
+        content = tuple([Text(checked_text(block.text)) for block in content])
+    except NotJSON as problem:
+        raise HookContractError(f"ToolResult: {problem}") from None
+    return ToolResult(call=call, content=content, error=made, contexts=contexts, ran=ran)
 
 
 def arguments_of(value: Mapping[str, Any]) -> FrozenDict:

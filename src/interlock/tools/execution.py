@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
-
 from interlock.errors import HookContractError, ToolError, said_error
 from interlock.intercept.decisions import as_contexts
 from interlock.intercept.point import SPEAKER, Listener, hear, tell
@@ -28,11 +26,11 @@ from interlock.log.reasons import (
     TOOL_TIMEOUT,
     Cause,
 )
-from interlock.log.strictjson import JSON, NotJSON, check_text
-from interlock.tools.admission import failure
+from interlock.log.strictjson import JSON, NotJSON, checked_text
+from interlock.tools.admission import code_of, failure
 from interlock.tools.arguments import InvalidOutput
 from interlock.tools.batch import Batch
-from interlock.tools.call import ToolCall, ToolOutput, ToolResult
+from interlock.tools.call import ToolCall, ToolOutput, ToolResult, failed_result
 from interlock.tools.context import ToolContext
 from interlock.tools.definition import Effect, StopMode
 from interlock.tools.points import EXECUTE, PROGRESS
@@ -42,6 +40,7 @@ from interlock.tools.threads import in_thread
 Next = Callable[..., Awaitable[ToolResult]]
 
 _TIMED_OUT = Cause("budget", by="timeout")
+_RETURNED = Cause("parent", reason="the tool that called it has returned")
 _GIVEN_UP = Cause("hook", reason="a wrapper gave up waiting")
 
 
@@ -84,12 +83,11 @@ class Execution:
         """The outcome, fixed when this returns. It raises only what is no outcome: a cancelled task, a failed store."""
         wrappers = self._batch.scope.listeners(EXECUTE)
         try:
-            result = await self._wrapped(wrappers, 0) if wrappers else await self._body(None)
+            result = await self._wrapped(wrappers, 0) if wrappers else await self._body(())
         except _WrapperFailed as failed:
             result = failed.result
             self.reviewed = False
-        signal = self._batch.signal
-        if signal.cause is not None and result.ok:
+        if self._call.signal.is_set() and result.ok:
             # It returned after the stop: what it did stands, what it says is kept for people only.
             self.withheld = result
             result = failure(self._call, ABORTED, "tool call aborted", contexts=result.contexts, ran=self.ran)
@@ -97,29 +95,35 @@ class Execution:
 
     # The onion
 
-    async def _wrapped(self, wrappers: tuple[Listener, ...], i: int) -> ToolResult:
+    async def _wrapped(
+        self, wrappers: tuple[Listener, ...], i: int, signals: tuple[Signal, ...] = ()
+    ) -> ToolResult:
+        """What the wrapper answers. `signals`: those that outer wrappers have given to their next()."""
         listener = wrappers[i]
         inner: list[ToolResult] = []
+        called = 0
+        over = False
 
         async def following(signal: Signal | None = None) -> ToolResult:
-            if inner and self._call.effect is Effect.WRITE:
-                raise HookContractError(
-                    "next() was called a second time for a tool whose effect is WRITE",
-                    who=listener.who,
-                    point=EXECUTE.name,
-                )
-            result = (
-                await self._wrapped(wrappers, i + 1) if i + 1 < len(wrappers) else await self._body(signal)
-            )
+            nonlocal called
+            called += 1
+            if over:
+                raise HookContractError("next() was called after the wrapper had answered")
+            if called > 1 and self._call.effect is Effect.WRITE:
+                raise HookContractError("next() was called a second time for a tool whose effect is WRITE")
+            given = signals if signal is None else (*signals, signal)
+            if i + 1 < len(wrappers):
+                result = await self._wrapped(wrappers, i + 1, given)
+            else:
+                result = await self._body(given)
             inner.append(result)
             return result
 
         try:
             answer = await hear(listener, None, self._call, following)
             if answer is None:
-                raise HookContractError(
-                    "answered None, not a ToolResult", who=listener.who, point=EXECUTE.name
-                )
+                raise HookContractError("answered None, not a ToolResult")
+            return answer if any(answer is one for one in inner) else self._authored(answer)
         except (_WrapperFailed, asyncio.CancelledError):
             raise
         except HookContractError as error:
@@ -130,7 +134,8 @@ class Execution:
         except Exception as error:  # noqa: BLE001  # a wrapper's own failure
             message = f"{listener.who}: {said_error(error)}"
             raise _WrapperFailed(self._broken(HOOK_EXECUTION_ERROR, message, error)) from None
-        return answer if any(answer is one for one in inner) else self._authored(answer)
+        finally:
+            over = True
 
     def _broken(self, code: str, message: str, error: Exception) -> ToolResult:
         return failure(
@@ -138,10 +143,14 @@ class Execution:
         )
 
     def _authored(self, answer: ToolResult) -> ToolResult:
-        """A result that a wrapper made: held to the same contract as the body's own."""
-        contexts = tuple(answer.contexts)
+        """A result that a wrapper made: held to the same contract as the body's own.
+
+        Raises:
+            HookContractError: it is a failure that cannot be put on record.
+        """
+        contexts = as_contexts(answer.contexts, "ToolResult")
         if answer.error is not None:
-            return msgspec.structs.replace(answer, call=self._call, ran=self.ran, conclude=False)
+            return failed_result(answer, call=self._call, contexts=contexts, ran=self.ran)
         try:
             value = self._call.tool.output.validate(answer.value)
             content = rendered(self._call, value)
@@ -154,11 +163,17 @@ class Execution:
 
     # The body
 
-    async def _body(self, wrapper: Signal | None) -> ToolResult:
-        signal = Signal(self._batch.signal)
-        unlink = wrapper.on_set(signal.set) if wrapper is not None else None
+    async def _body(self, given: tuple[Signal, ...]) -> ToolResult:
         call = self._call
+        signal = Signal(call.signal)
+        unlink = [one.on_set(signal.set) for one in given]
         self._runs += 1
+        timed_out = False
+
+        def time_out() -> None:
+            nonlocal timed_out
+            timed_out = signal.set(_TIMED_OUT)
+
         try:
             if self._runs > 1:
                 await self._again(self._runs)
@@ -166,7 +181,7 @@ class Execution:
                 return failure(call, ABORTED_BEFORE_DISPATCH, "tool call aborted before dispatch")
             timer = None
             if call.tool.timeout is not None:
-                timer = asyncio.get_running_loop().call_later(call.tool.timeout, signal.set, _TIMED_OUT)
+                timer = asyncio.get_running_loop().call_later(call.tool.timeout, time_out)
             context = ToolContext(call, signal, self._progress, self._call_tool)
             self.context = context
             try:
@@ -176,14 +191,15 @@ class Execution:
                     timer.cancel()
                 draining = self._drain()
                 if draining is not None:
+                    signal.set(_RETURNED)
                     await draining
-            if signal.cause is _TIMED_OUT:
+            if timed_out:
                 message = f"{call.name} took longer than its {call.tool.timeout:g} s"
                 result = failure(call, TOOL_TIMEOUT, message, contexts=result.contexts, ran=True)
         finally:
             signal.release()
-            if unlink is not None:
-                unlink()
+            for undo in unlink:
+                undo()
         self._result = result
         return result
 
@@ -219,7 +235,7 @@ class Execution:
                 content=content,
                 value=checked,
                 contexts=self._keep(contexts),
-                conclude=context._conclude or (output is not None and output.conclude),
+                conclude=context._conclude or (output is not None and _flag(output.conclude)),
                 ran=True,
             )
         except Stopped:
@@ -232,12 +248,15 @@ class Execution:
                 return self._failed(context, ABORTED, "tool call aborted")
             return self._failed(context, TOOL_FAILED, "the tool cancelled itself", "CancelledError")
         except ToolError as error:
-            return self._failed(context, error.code or TOOL_FAILED, said_error(error), type(error).__name__)
+            code = code_of(error, TOOL_FAILED)
+            return self._failed(context, code, said_error(error), type(error).__name__)
         except (InvalidOutput, HookContractError) as error:
             return self._failed(context, INVALID_TOOL_OUTPUT, str(error))
         except SystemExit as error:
             return self._failed(context, TOOL_FAILED, f"the tool called exit({error.code})", "SystemExit")
-        except Exception as error:  # noqa: BLE001  # the tool's own failure: the model reads it
+        except (KeyboardInterrupt, GeneratorExit):  # the program is to end, or this coroutine
+            raise
+        except BaseException as error:  # noqa: BLE001  # the tool's own failure, whatever it is: the model reads it
             return self._failed(context, TOOL_FAILED, said_error(error), type(error).__name__)
         finally:
             SPEAKER.reset(spoken)
@@ -254,7 +273,7 @@ class Execution:
 
     def _failed(self, context: ToolContext, code: str, message: str, name: str = "") -> ToolResult:
         contexts = self._keep(context._deferred)
-        return failure(self._call, code.upper(), message, name=name, contexts=contexts, ran=True)
+        return failure(self._call, code, message, name=name, contexts=contexts, ran=True)
 
     def _keep(self, contexts: Any) -> tuple[Message, ...]:
         self._deferred += contexts
@@ -264,7 +283,7 @@ class Execution:
         if output is None or output.text is None:
             return rendered(self._call, value)
         try:
-            return (Text(check_text(output.text)),)
+            return (Text(checked_text(output.text)),)
         except NotJSON as error:
             raise InvalidOutput(str(error)) from None
 
@@ -274,6 +293,12 @@ class Execution:
                 tell(listener, self._call, text)
             except Exception:  # noqa: BLE001, S112  # live only: an observer of progress can break nothing
                 continue
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidOutput(f"conclude is True or False, not {type(value).__name__}")
+    return value
 
 
 class _WrapperFailed(Exception):

@@ -16,7 +16,7 @@ import msgspec
 from interlock.errors import ToolError, UnknownTool, said_error
 from interlock.intercept.decisions import Ask, Deny, Verdict
 from interlock.intercept.point import Listener, tell
-from interlock.intercept.signal import Stopped
+from interlock.intercept.signal import Signal, Stopped
 from interlock.log.closing import closing_text, end_approval, end_call, hook_stopped
 from interlock.log.event import encode_json
 from interlock.log.facts import (
@@ -59,6 +59,7 @@ from interlock.tools.admission import (
 from interlock.tools.batch import Batch
 from interlock.tools.call import ToolCall, ToolOutput, ToolResult, arguments_of
 from interlock.tools.claims import Claims, Concurrency, Mode
+from interlock.tools.context import ToolContext
 from interlock.tools.definition import Effect, Tool
 from interlock.tools.execution import Execution
 from interlock.tools.points import POST_EXECUTE, PRE_EXECUTE, PREPARE, RESULT
@@ -156,7 +157,7 @@ class CallJob:
             turn=batch.turn,
             step=batch.step,
             index=self.index,
-            signal=batch.signal,
+            signal=self._signal,
             agent=batch.agent,
             cwd=batch.cwd,
             parent=self._parent(),
@@ -170,7 +171,7 @@ class CallJob:
         if ending is not None:
             batch.stop(ending)
             return Admission.REFUSED
-        if batch.signal.is_set():
+        if self._signal.is_set():
             return Admission.REFUSED
         looked = self._look()
         effect = looked.tool.effect.value if looked.tool is not None else None
@@ -204,7 +205,7 @@ class CallJob:
         if decided.spoken:
             self._append(self._decision("policy", decided))
         if isinstance(decided.verdict, Deny):
-            return self._deny(decided, "tools/pre-execute")
+            return self._deny(decided, PRE_EXECUTE.name)
         denied = guard(batch, call)
         if denied is not None:
             return self._guarded(denied)
@@ -486,10 +487,7 @@ class CallJob:
             raise UnknownTool(name, batch.registry.names())
         if self._nested is None:
             self._nested = Scheduler(batch.pool, batch.on_waiting)
-            if batch.signal.is_set():
-                self._nested.stop()
-            else:
-                batch.signal.on_set(lambda cause: self._stop_nested())
+            self._running_context.signal.on_set(lambda cause: self._stop_nested())
         job = NestedJob(self, name, arguments)
         await self._nested.submit(job)
         return job.output()
@@ -501,6 +499,17 @@ class CallJob:
     def _end_nested(self) -> Awaitable[None] | None:
         nested, self._nested = self._nested, None
         return nested.aclose() if nested is not None else None
+
+    @property
+    def _running_context(self) -> ToolContext:
+        """The context of the body that runs."""
+        assert self._execution is not None and self._execution.context is not None
+        return self._execution.context
+
+    @property
+    def _signal(self) -> Signal:
+        """What stops this call."""
+        return self.batch.signal
 
     # The log
 
@@ -553,12 +562,17 @@ class NestedJob(CallJob):
     def __init__(self, outer: CallJob, name: str, arguments: dict[str, Any]) -> None:
         super().__init__(outer.batch, ToolUse(f"{outer._id}:{name}", name, ""), outer.index)
         self._outer = outer
+        self._context = outer._running_context
         self._given = arguments_of(arguments)
         self._text = encode_json(self._given).decode()
         self._final: ToolResult | None = None
 
     def _parent(self) -> ToolCall | None:
         return self._outer._call
+
+    @property
+    def _signal(self) -> Signal:
+        return self._context.signal  # its outer call's end is its own
 
     @property
     def _forsaken(self) -> bool:
@@ -588,12 +602,10 @@ class NestedJob(CallJob):
                 result.conclude and result.ok,
             )
         )
-        execution = self._outer._execution
-        if execution is not None and execution.context is not None:
-            for message in result.contexts:
-                execution.context.defer(message)
-            if result.conclude and result.ok:
-                execution.context.conclude()
+        for message in result.contexts:
+            self._context.defer(message)
+        if result.conclude and result.ok:
+            self._context.conclude()
 
     def skip(self) -> None:
         ending = self.batch.ending

@@ -18,10 +18,12 @@ from interlock.intercept.signal import Stopped
 from interlock.log.facts import CallError, Edit
 from interlock.log.messages import Message, Text
 from interlock.log.reasons import (
+    BLOCKED,
     HOOK_CONTRACT_ERROR,
     HOOK_EXECUTION_ERROR,
     INVALID_TOOL_OUTPUT,
     RESULT_WITHHELD,
+    error_text,
 )
 from interlock.log.strictjson import check_text
 from interlock.tools.admission import failure
@@ -55,7 +57,7 @@ async def review(batch: Batch, call: ToolCall, result: ToolResult, earlier: tupl
     blocked: Block | None = None
     for listener in batch.scope.listeners(POST_EXECUTE):
         # A listener is cut when the turn is stopped while it runs; on a turn that is stopped already it still runs.
-        signal = None if batch.signal.is_set() else batch.signal
+        signal = None if call.signal.is_set() else call.signal
         try:
             answer: Accept | Replace | Block | None = await hear(listener, signal, call, made.result)
             if answer is None:
@@ -89,8 +91,8 @@ async def review(batch: Batch, call: ToolCall, result: ToolResult, earlier: tupl
         feedback = blocked.feedback or "the result was withheld by a review"
         made.result = ToolResult(
             call=call,
-            content=(Text(feedback),),
-            error=CallError("BLOCKED", "", result.ran),
+            content=(Text(error_text(BLOCKED, feedback)),),
+            error=CallError(BLOCKED, "", result.ran),
             ran=result.ran,
         )
         contexts = (*earlier, *blocking)
