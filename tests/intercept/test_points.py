@@ -486,13 +486,13 @@ def test_a_decision_is_frozen_and_keeps_copies() -> None:
     with pytest.raises(AttributeError):
         rewrite.arguments = {}  # type: ignore[misc]  # that is the point
     contexts = ["one"]
-    deny = Deny("no", contexts=contexts)  # type: ignore[arg-type]  # any iterable of messages or strings
+    deny = Deny("no", contexts=contexts)
     contexts.append("two")
     assert [message.text for message in deny.contexts] == ["one"]
 
 
 def test_a_context_may_be_one_string_and_is_nobodys_words() -> None:
-    (message,) = Allow(contexts="beware").contexts  # type: ignore[arg-type]  # accepted wherever messages are
+    (message,) = Allow(contexts="beware").contexts
     assert (message.text, message.role, message.source.kind) == ("beware", "system", "plugin")
 
 

@@ -237,9 +237,7 @@ def test_an_unknown_tool_is_told_which_ones_there_are() -> None:
 
 
 async def ran(*texts: str) -> Agent:
-    agent = Agent(
-        ScriptedModel(calls(*[call("add", raw=text) for text in texts]), says("done")), tools=[add]
-    )
+    agent = Agent(ScriptedModel(calls(*[call("add", raw=text) for text in texts]), says("done")), tools=[add])
     async with agent:
         result = await agent.run("go")
         assert result.ok

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interlock.errors import ConfigError
 from interlock.testing import run_virtual
 from interlock.tools.claims import Claims, ClaimTable, Concurrency, Mode, stricter
 from interlock.tools.scheduler import Admission, Scheduler
@@ -228,7 +229,7 @@ def test_a_pool_of_one_is_serial() -> None:
 @pytest.mark.parametrize("pool", [0, -1, 1.0, "4", True, None])
 def test_a_pool_is_a_whole_number_from_one(pool: Any) -> None:
     """SC-04."""
-    with pytest.raises(ValueError, match="pool is a whole number from 1, not"):
+    with pytest.raises(ConfigError, match="pool is a whole number from 1, not"):
         Scheduler(pool)
 
 

@@ -14,10 +14,11 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import Enum
+from types import CoroutineType
 from typing import Any, Generic, TypeVar
 
 from interlock.errors import HookContractError
-from interlock.intercept.signal import Signal
+from interlock.intercept.signal import Cut, Signal, Stopped
 from interlock.log.messages import Source
 
 A = TypeVar("A")
@@ -108,14 +109,17 @@ async def hear(listener: Listener, signal: Signal | None, *arguments: Any) -> An
         Stopped: the signal is set, so it is not asked, or was set while it was awaited.
         Exception: whatever it raised.
     """
-    if signal is not None:
-        signal.raise_if_set()
+    if signal is not None and signal.cause is not None:
+        raise Stopped(signal.cause)
     token = SPEAKER.set(listener.source)
     try:
         answer = listener.fn(*arguments)
         if answer is None:
             return None
-        if type(answer) not in listener.point.answers and inspect.isawaitable(answer):
+        if type(answer) is CoroutineType and listener.timeout is None and signal is not None:
+            with Cut(signal):
+                answer = await answer
+        elif type(answer) not in listener.point.answers and inspect.isawaitable(answer):
             answer = await _awaited(listener, signal, answer)
     except asyncio.CancelledError:
         task = asyncio.current_task()

@@ -122,7 +122,8 @@ class Cut:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a region can only be cut inside a task")
-        self._signal.raise_if_set()
+        if self._signal.cause is not None:
+            raise Stopped(self._signal.cause)
         self._task = task
         self._cancelling = task.cancelling()
         self._open = True

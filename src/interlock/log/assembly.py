@@ -101,7 +101,10 @@ def name_calls(blocks: tuple[Block, ...], turn: int, step: int) -> tuple[tuple[B
     Returns:
         The blocks, and the renames as {new id: the id the model gave}.
     """
-    taken = {block.id for block in blocks if isinstance(block, ToolUse) and block.id}
+    ids = [block.id for block in blocks if type(block) is ToolUse]
+    taken = set(ids)
+    if len(taken) == len(ids) and "" not in taken:
+        return blocks, {}
     seen: set[str] = set()
     renamed: dict[str, str] = {}
     made: list[Block] = []

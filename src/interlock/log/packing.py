@@ -57,22 +57,21 @@ def runs(events: Sequence[Event]) -> Iterator[Run]:
     """Packable events with contiguous seqs as runs, in order."""
     start, end = 0, len(events)
     while start < end:
-        sent, life = _chunk(events[start]).sent, events[start].life
+        sent, life = cast("AssistantChunk", events[start].fact).sent, events[start].life
         stop = start + 1
         limit = min(end, start + MAX_RUN)
-        while stop < limit and _chunk(events[stop]).sent == sent and events[stop].life == life:
+        while stop < limit:
+            fact: Any = events[stop].fact
+            if fact.sent != sent or events[stop].life != life:
+                break
             stop += 1
         yield Run(events[start].seq, stop - start, events[stop - 1].time, life, pack(events[start:stop]))
         start = stop
 
 
-def _chunk(event: Event) -> AssistantChunk:
-    return cast("AssistantChunk", event.fact)
-
-
 def pack(events: Sequence[Event]) -> bytes:
     """The bytes of one run: packable events with contiguous seqs, of one request and one life."""
-    facts = [_chunk(event) for event in events]
+    facts = cast("list[AssistantChunk]", [event.fact for event in events])
     times = [event.time for event in events]
     return _encode(
         _Columns(

@@ -43,15 +43,16 @@ from interlock.log.facts import (
 )
 from interlock.log.history import History
 from interlock.log.laws import Broken, forbidden, law_of, miscited
-from interlock.log.state import State
+from interlock.log.state import Change, State, change_of
 from interlock.version import VERSION
 
 if TYPE_CHECKING:
     from interlock.log.stores.store import Journal, Store
 
-#: By class of fact: the law that may forbid it, and how what it cites is found. One look-up an append.
+#: By class of fact: the law that may forbid it, how what it cites is found, how it changes the state.
 _rules: dict[
-    type[Fact], tuple[Callable[[State, Any], None] | None, Callable[[State, Any], Spans] | None]
+    type[Fact],
+    tuple[Callable[[State, Any], None] | None, Callable[[State, Any], Spans] | None, Change | None],
 ] = {}
 
 F = TypeVar("F", bound=Fact)
@@ -224,14 +225,18 @@ class Session:
         clock = self._simulated
         now = int(time() * 1000) if clock is None else clock()
         if len(facts) == 1:
-            event = self._next(facts[0], now, causes)
+            fact, state = facts[0], self.state
+            event = self._next(fact, now, causes)
             events: tuple[Event, ...] = (event,)
             try:
                 journal.write(events)
             except StoreFailed:
                 self._wake_followers()  # nothing more will come
                 raise
-            self.state.apply(event)
+            state.head = event.seq
+            change = _rules[type(fact)][2]
+            if change is not None:
+                change(state, event.seq, fact, event)
         else:
             events = self._append_all(facts, now, causes)
         observers = self._observers
@@ -250,8 +255,8 @@ class Session:
         state, cls = self.state, type(fact)
         rules = _rules.get(cls)
         if rules is None:
-            rules = _rules[cls] = law_of(cls), citing(cls)
-        law, cites = rules
+            rules = _rules[cls] = law_of(cls), citing(cls), change_of(cls)
+        law, cites, _ = rules
         if law is not None:
             try:
                 law(state, fact)
@@ -264,7 +269,7 @@ class Session:
         elif (breach := miscited(state, fact, causes)) is not None:
             raise IllegalFact(breach.law, breach.problem, seq=breach.seq)
         # An opening is the first line of its own life.
-        life = fact.life if isinstance(fact, SessionOpened) else state.life or 1
+        life = fact.life if type(fact) is SessionOpened else state.life or 1
         return Event(state.head + 1, now, life, fact, causes, cls.ignorable)
 
     def _append_all(self, facts: tuple[Fact, ...], now: int, causes: Spans | None) -> tuple[Event, ...]:

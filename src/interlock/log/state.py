@@ -8,7 +8,7 @@ replaying a log gives the same state as living through it. Everything that ends 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -547,7 +547,15 @@ class State:
         call.result = seq
 
 
-_CHANGES: dict[type[Fact], Callable[[State, int, Any, Event], None]] = {
+Change: TypeAlias = Callable[[State, int, Any, Event], None]
+
+
+def change_of(cls: type[Fact]) -> Change | None:
+    """How facts of this class change the state; None: they do not."""
+    return _CHANGES.get(cls)
+
+
+_CHANGES: dict[type[Fact], Change] = {
     SessionCreated: State._created,
     SessionOpened: State._opened,
     PolicyChanged: State._policy,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 JSON: TypeAlias = Any  # None, bool, int, float, str, FrozenDict[str, JSON] or tuple[JSON, ...] once frozen
@@ -90,6 +90,10 @@ _decoder = json.JSONDecoder(
 )
 
 
+# What `decode` calls after it has looked for white space.
+_scan: Callable[[str, int], tuple[Any, int]] = _decoder.scan_once  # type: ignore[attr-defined]  # not in typeshed
+
+
 def parse(text: str) -> JSON:
     """The frozen value of one JSON text.
 
@@ -97,7 +101,12 @@ def parse(text: str) -> JSON:
         NotJSON: not strict JSON; the message says what and where.
     """
     try:
-        value = _decoder.decode(text)
+        try:
+            value, end = _scan(text, 0)
+        except StopIteration:  # white space comes first, or nothing at all
+            value, end = None, -1
+        if end != len(text):
+            value = _decoder.decode(text)
     except json.JSONDecodeError as error:
         raise NotJSON(f"{error.msg} at line {error.lineno} column {error.colno}") from None
     except RecursionError:

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, overload
 
+import msgspec
+
 from interlock.errors import UsageError
 from interlock.intercept.decisions import Continue, Enter, GiveUp, Reject, Retry, Settings
 from interlock.intercept.point import Kind, Point
@@ -29,8 +31,7 @@ class SessionStart:
     how: str
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(msgspec.Struct, frozen=True, eq=False):
     """What the next step would be told, as earlier listeners left it."""
 
     agent: Any
@@ -66,8 +67,7 @@ class Attempt:
     signal: Signal
 
 
-@dataclass(frozen=True, slots=True)
-class Stopping:
+class Stopping(msgspec.Struct, frozen=True, eq=False):
     """The turn is about to end. `answered`: the last answer had no calls."""
 
     agent: Any

@@ -173,19 +173,23 @@ def _fact(sent: int, chunk: object) -> AssistantChunk:
         match chunk:
             case TextDelta(text=text, block=int(block)):
                 return AssistantChunk(sent, "text", block, checked_text(text))
-            case ReasoningDelta(text=text, block=int(block), signature=signature):
-                value = {"signature": checked_text(signature)} if signature is not None else None
-                return AssistantChunk(sent, "reasoning", block, checked_text(text), value)
             case CallDelta(block=int(block), id=call_id, name=name, arguments=arguments):
-                named = {
-                    key: checked_text(given) for key, given in (("id", call_id), ("name", name)) if given
-                }
+                named: dict[str, str] = {}
+                if call_id:
+                    named["id"] = checked_text(call_id)
+                if name:
+                    named["name"] = checked_text(name)
                 return AssistantChunk(sent, "call", block, checked_text(arguments), named or None)
+            case Finish(reason=reason) if reason in _REASONS:
+                return AssistantChunk(sent, "finish", value={"reason": reason})
+            case ReasoningDelta(text=text, block=int(block), signature=signature):
+                signed = {"signature": checked_text(signature)} if signature is not None else None
+                return AssistantChunk(sent, "reasoning", block, checked_text(text), signed)
             case UsageReport(usage=usage):
                 counted = msgspec.convert(msgspec.to_builtins(usage), Usage)
                 return AssistantChunk(sent, "usage", value=msgspec.to_builtins(counted))
-            case Finish(reason=reason) if reason in _REASONS:
-                return AssistantChunk(sent, "finish", value={"reason": reason})
+            case _:
+                pass
     except (NotJSON, msgspec.ValidationError) as error:
         raise _Malformed(f"gave a {type(chunk).__name__} that cannot be kept: {error}") from None
     known = isinstance(chunk, (TextDelta, ReasoningDelta, CallDelta, Finish))

@@ -8,8 +8,8 @@ far (max-tokens sticks), and the work it still owes (results that the model has 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, assert_never
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 import msgspec
 
@@ -40,6 +40,7 @@ from interlock.log.facts import (
     Section,
     StepEnd,
     StepStart,
+    ToolResulted,
     ToolSpec,
     TurnEnd,
     TurnStart,
@@ -59,7 +60,7 @@ from interlock.log.reasons import (
 )
 from interlock.log.state import Claim
 from interlock.loop.budget import Meter
-from interlock.loop.points import MODEL_STREAM, PRE_STEP, TURN_STOPPING, Attempt, Proposal, Stopping
+from interlock.loop.points import MODEL_STREAM, PRE_STEP, REQUEST, TURN_STOPPING, Attempt, Proposal, Stopping
 from interlock.loop.recovery import Recovery
 from interlock.loop.stream import consume
 from interlock.tools.batch import Batch
@@ -134,7 +135,12 @@ class TurnRun:
         elif self._max_tokens and isinstance(ending.turn, Completed):
             ending = Ending(ending.step, MaxTokens(), ending.unstarted, ending.inbox)
         contexts = self._batch.contexts if self._batch is not None else None
-        return self._end(*closers(self.session.state, ending, contexts))
+        facts = closers(self.session.state, ending, contexts)
+        reason = self._end(*facts)
+        ended = [fact for fact in facts if isinstance(fact, ToolResulted)]
+        for job, fact in zip(self.jobs[len(self.jobs) - len(ended) :], ended, strict=True):
+            job.ended(fact)
+        return reason
 
     def _end(self, *facts: Fact) -> EndReason:
         turn = self.session.state.turn
@@ -282,11 +288,13 @@ class TurnRun:
                     _distinct(messages, listener)
                     messages = tuple([m if m.id in known else _from(m, listener.who) for m in messages])
                     contexts = tuple([_from(m, listener.who) for m in contexts])
-                    proposal = replace(proposal, messages=messages, contexts=proposal.contexts + contexts)
+                    proposal = msgspec.structs.replace(
+                        proposal, messages=messages, contexts=proposal.contexts + contexts
+                    )
                     said.append(Said(listener.who, "enter"))
                 case Reject(reason=reason):
                     if proposal.rejected is None:
-                        proposal = replace(proposal, rejected=reason, by=listener.who)
+                        proposal = msgspec.structs.replace(proposal, rejected=reason, by=listener.who)
                     said.append(Said(listener.who, "reject", reason))
                 case _:
                     assert_never(answer)
@@ -324,7 +332,8 @@ class TurnRun:
         step = self.session.state.step
         assert step is not None
         uses = await self._answer(step.number)
-        self.signal.raise_if_set()
+        if not uses:
+            self.signal.raise_if_set()
         reason: StepReason
         if uses:
             reason = "concluded" if await self._run_calls(uses, step.number) else "tools"
@@ -351,7 +360,7 @@ class TurnRun:
             cwd=agent.cwd,
             pool=agent.pool,
             asker=agent.approvals,
-            default=agent.default_verdict,
+            default=agent.default_verdict if agent.preset is not None else None,
             spent=self._spent,
             on_waiting=self.waiting,
         )
@@ -384,9 +393,9 @@ class TurnRun:
             if spent is not None:
                 raise _Ended(over_budget(spent))
             signal.raise_if_set()
-            settings = await agent.assembler.settings(
-                agent, agent.call_settings, self.number, step, attempt, signal
-            )
+            settings: Mapping[str, Any] = agent.call_settings
+            if agent.scope.listeners(REQUEST):
+                settings = await agent.assembler.settings(agent, settings, self.number, step, attempt, signal)
             model, failure = agent.model_for(settings)
             request, sent = agent.assembler.send(settings, self._system, self._tools, attempt)
             policy = model.retry or agent.retry if model is not None else agent.retry

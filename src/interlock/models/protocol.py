@@ -7,7 +7,6 @@ Lives here: `Model`, the protocol every adapter meets, `ModelRequest`, and the `
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
@@ -53,8 +52,7 @@ class Finish(msgspec.Struct, frozen=True, gc=False):
 Chunk: TypeAlias = TextDelta | ReasoningDelta | CallDelta | UsageReport | Finish
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
+class ModelRequest(msgspec.Struct, frozen=True, eq=False):
     """One request, neutral of any provider. Everything in it can be rebuilt from the log."""
 
     provider: str

@@ -13,6 +13,8 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
 from interlock.errors import ModelFailure
 from interlock.intercept.signal import Signal
 from interlock.log.facts import Usage
@@ -181,7 +183,7 @@ class ScriptedModel:
     async def stream(self, request: ModelRequest, signal: Signal) -> AsyncGenerator[Chunk, None]:
         asked, self._asked = self._asked, self._asked + 1
         if self._record:
-            self.requests.append(replace(request, messages=tuple(request.messages)))
+            self.requests.append(msgspec.structs.replace(request, messages=tuple(request.messages)))
         if asked >= len(self._answers):
             raise ModelFailure(
                 f"The script of {self.name!r} had {len(self._answers)} answers, and this is request {asked + 1}.",

@@ -83,8 +83,7 @@ def as_context(message: Message, key: int, n: int) -> Message:
 # Lookup and validation
 
 
-@dataclass(slots=True)
-class Looked:
+class Looked(msgspec.Struct, eq=False):
     """A call that was looked up: its tool and arguments, or what is wrong with it."""
 
     tool: Tool | None
@@ -225,8 +224,7 @@ def _note(made: Prepared, listener: Listener, answer: str, reason: str | None = 
 # tools/pre-execute
 
 
-@dataclass(slots=True)
-class Decided:
+class Decided(msgspec.Struct, eq=False):
     """The verdict on a call, by whom, and what everybody said."""
 
     verdict: Verdict
@@ -255,6 +253,9 @@ async def decide(batch: Batch, call: ToolCall, advice: list[tuple[Listener, Verd
     Raises:
         Stopped: the turn was stopped meanwhile.
     """
+    listeners = batch.scope.listeners(PRE_EXECUTE)
+    if not listeners and not advice and batch.default is None:
+        return _NOBODY_SPOKE
     spoken: list[tuple[Verdict, str]] = []
     said: list[Said] = []
     contexts: list[Message] = []
@@ -262,7 +263,7 @@ async def decide(batch: Batch, call: ToolCall, advice: list[tuple[Listener, Verd
         said.append(Said(listener.who, f"advise {verdict_name(verdict)}", getattr(verdict, "reason", None)))
         if severity(verdict) > 0:
             spoken.append((verdict, listener.who))
-    for listener in batch.scope.listeners(PRE_EXECUTE):
+    for listener in listeners:
         began = perf_counter_ns()
         try:
             answer: Verdict | None = await hear(listener, call.signal, call)
@@ -287,6 +288,7 @@ async def decide(batch: Batch, call: ToolCall, advice: list[tuple[Listener, Verd
 
 
 _ALLOWED: tuple[Verdict, str] = (ALLOW, "default")
+_NOBODY_SPOKE = Decided(*_ALLOWED)
 
 
 def _default(batch: Batch, call: ToolCall) -> tuple[Verdict, str]:

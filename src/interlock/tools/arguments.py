@@ -85,20 +85,24 @@ class Arguments:
         Raises:
             InvalidArguments: with one line a problem.
         """
-        from pydantic import ValidationError
-
         try:
             made = self._validator.validate_json(msgspec.json.encode(arguments), strict=True)
-        except ValidationError as error:
-            lines = []
-            for problem in error.errors(include_url=False, include_context=False, include_input=False):
-                where = ".".join(str(part) for part in problem["loc"]) or "arguments"
-                lines.append(f"{where}: {problem['msg']}")
-            raise InvalidArguments("; ".join(lines)) from None
-        except Exception as error:  # noqa: BLE001  # a validator of the tool's own types
-            raise InvalidArguments(f"they cannot be checked: {said_error(error)}") from None
+        except Exception as error:  # noqa: BLE001  # pydantic's own, or a validator's of the tool's types
+            raise InvalidArguments(_problems(error)) from None
         values = made.__dict__
         return {name: values[field] for field, name in self._names}
+
+
+def _problems(error: Exception) -> str:
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return f"they cannot be checked: {said_error(error)}"
+    lines = []
+    for problem in error.errors(include_url=False, include_context=False, include_input=False):
+        where = ".".join(str(part) for part in problem["loc"]) or "arguments"
+        lines.append(f"{where}: {problem['msg']}")
+    return "; ".join(lines)
 
 
 def _plain(schema: dict[str, Any]) -> dict[str, Any]:

@@ -123,7 +123,7 @@ class Execution:
             answer = await hear(listener, None, self._call, following)
             if answer is None:
                 raise HookContractError("answered None, not a ToolResult")
-            return answer if any(answer is one for one in inner) else self._authored(answer)
+            return answer if any(answer is one for one in inner) else self._authored(answer, listener)
         except (_WrapperFailed, asyncio.CancelledError):
             raise
         except HookContractError as error:
@@ -142,13 +142,13 @@ class Execution:
             self._call, code, message, name=type(error).__name__, contexts=tuple(self._deferred), ran=self.ran
         )
 
-    def _authored(self, answer: ToolResult) -> ToolResult:
+    def _authored(self, answer: ToolResult, by: Listener) -> ToolResult:
         """A result that a wrapper made: held to the same contract as the body's own.
 
         Raises:
             HookContractError: it is a failure that cannot be put on record.
         """
-        contexts = as_contexts(answer.contexts, "ToolResult")
+        contexts = as_contexts(answer.contexts, "ToolResult", by.source)
         if answer.error is not None:
             return failed_result(answer, call=self._call, contexts=contexts, ran=self.ran)
         try:

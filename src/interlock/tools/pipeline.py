@@ -101,7 +101,7 @@ class CallJob:
         self._settled = False
         self._contexts: list[Message] = []  # of prepare and pre-execute
         self._parked: tuple[str, str, str] | None = None  # approval id, question, who made it ask
-        self._began = 0.0
+        self._began: float | None = None  # when its body was started, by the loop's clock
         self._ended_ms: int | None = None
         self._execution: Execution | None = None
         self._nested: Scheduler | None = None
@@ -335,7 +335,7 @@ class CallJob:
         )
         result = await execution.run()
         if self._abandoned:
-            self._late(result)
+            self._late(execution.withheld or result)
             return
         self._reviewed = execution.reviewed
         self._notice("tools/execute", execution.problem)
@@ -377,11 +377,8 @@ class CallJob:
         return finaliser or bool(self.batch.scope.listeners(POST_EXECUTE))
 
     def _elapsed(self) -> int:
-        return (
-            int((asyncio.get_running_loop().time() - self._began) * 1000)
-            if self._execution is not None
-            else 0
-        )
+        began = self._began
+        return round((asyncio.get_running_loop().time() - began) * 1000) if began is not None else 0
 
     # Giving up on a body
 
@@ -465,10 +462,14 @@ class CallJob:
         )
         session.append(*facts)
         self.batch.contexts.pop(self.key, None)
-        ended = facts[-1]
-        assert isinstance(ended, ToolResulted)
+        result = facts[-1]
+        assert isinstance(result, ToolResulted)
+        self.ended(result)
+
+    def ended(self, result: ToolResulted) -> None:
+        """It has this result, which nobody reviewed: observers are told all the same."""
         self._tell(
-            ToolResult(call=self._call, content=ended.content, error=ended.error, contexts=ended.contexts)
+            ToolResult(call=self._call, content=result.content, error=result.error, contexts=result.contexts)
         )
 
     def _tell(self, result: ToolResult) -> None:
@@ -486,7 +487,7 @@ class CallJob:
         if batch.registry.get(name) is None:
             raise UnknownTool(name, batch.registry.names())
         if self._nested is None:
-            self._nested = Scheduler(batch.pool, batch.on_waiting)
+            self._nested = Scheduler(batch.pool, self._runner.waits)
             self._running_context.signal.on_set(lambda cause: self._stop_nested())
         job = NestedJob(self, name, arguments)
         await self._nested.submit(job)
@@ -510,6 +511,11 @@ class CallJob:
     def _signal(self) -> Signal:
         """What stops this call."""
         return self.batch.signal
+
+    @property
+    def _runner(self) -> Scheduler:
+        """What runs this call."""
+        return self.batch.scheduler
 
     # The log
 
@@ -563,6 +569,7 @@ class NestedJob(CallJob):
         super().__init__(outer.batch, ToolUse(f"{outer._id}:{name}", name, ""), outer.index)
         self._outer = outer
         self._context = outer._running_context
+        self._among = outer._nested
         self._given = arguments_of(arguments)
         self._text = encode_json(self._given).decode()
         self._final: ToolResult | None = None
@@ -573,6 +580,11 @@ class NestedJob(CallJob):
     @property
     def _signal(self) -> Signal:
         return self._context.signal  # its outer call's end is its own
+
+    @property
+    def _runner(self) -> Scheduler:
+        assert self._among is not None
+        return self._among
 
     @property
     def _forsaken(self) -> bool:

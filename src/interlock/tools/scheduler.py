@@ -182,6 +182,7 @@ class Scheduler:
         self._done = 0  # committed so far: slots are committed in order
         self._running = 0  # places taken
         self._parked = 0
+        self._blocked = 0  # of the running: those that wait for a person
         self._ready: list[_Slot] = []
         self._barriers: set[int] = set()  # exclusive and stricter jobs from admission to commit
         self._held: ClaimTable | None = None  # made when somebody claims something
@@ -256,6 +257,14 @@ class Scheduler:
         self._tasks.discard(task)
         self._returned(slot)
         return task
+
+    def waits(self, waits: bool) -> None:
+        """A running body can go on only when a person has answered, about a call that it made; or it can again."""
+        self._blocked += 1 if waits else -1
+        if waits:
+            self._quiet()
+        else:
+            self._active()
 
     # Lane 1: admit
 
@@ -377,12 +386,12 @@ class Scheduler:
             slot.job.settle()
         else:
             self._need_commit()
+        self._admitter.wake()  # what it claimed is free; the commit lane goes first
 
     def _release(self, slot: _Slot) -> None:
         if isinstance(slot.mode, Claims) and self._held is not None:
             self._held.remove(slot.mode)
             slot.mode = Concurrency.PARALLEL
-            self._admitter.wake()
 
     # Lane 3: commit
 
@@ -455,9 +464,9 @@ class Scheduler:
     def _quiet(self) -> None:
         """If only a person's answer can move the batch on, say so."""
         if (
-            self._parked
+            (self._parked or self._blocked)
             and not self.stopped
-            and not self._running
+            and self._running == self._blocked
             and not self._waiting
             and self._admitter.idle
             and self._committer.idle

@@ -21,7 +21,7 @@ from interlock.errors import (
 )
 from interlock.log.event import Event
 from interlock.log.facts import AssistantChunk
-from interlock.log.packing import Run, packable, runs, unpack
+from interlock.log.packing import Run, runs, unpack
 from interlock.log.stores.listing import About
 from interlock.log.stores.store import SessionInfo
 
@@ -65,16 +65,22 @@ class MemoryJournal:
         lines = self._lines
         if lines.writer is not self:
             raise ReadOnlySession(lines.session_id) if self._readonly else SessionClosed(lines.session_id)
-        head = lines.head
+        head = lines.head + len(events)
+        if len(events) == 1:
+            if events[0].seq != head:
+                raise ValueError(f"session {lines.session_id} goes on with line {head}, not {events[0].seq}")
+        else:
+            for expected, event in enumerate(events, lines.head + 1):
+                if event.seq != expected:
+                    raise ValueError(
+                        f"session {lines.session_id} goes on with line {expected}, not {event.seq}"
+                    )
         for event in events:
-            head += 1
-            if event.seq != head:
-                raise ValueError(f"session {lines.session_id} goes on with line {head}, not {event.seq}")
-        for event in events:
-            if type(event.fact) is AssistantChunk and packable(event):
+            if type(event.fact) is AssistantChunk and not event.causes and not event.ignorable:
                 lines.chunks.append(event)
             else:
-                self._end_run(lines)
+                if lines.chunks:
+                    self._end_run(lines)
                 lines.rows.append(event)
                 if lines.head < 0:
                     lines.created = events[0].time
