@@ -63,5 +63,5 @@ $(DEV): $(RUNTIME)
 
 tests/servers/node_modules/.package-lock.json: tests/servers/package-lock.json
 	@echo 'Installing the test servers'
-	@npm ci --prefix tests/servers --silent --no-audit --no-fund
-	@mkdir -p $(@D) && touch $@
+	@if npm ci --prefix tests/servers --loglevel=error --no-audit --no-fund >/dev/null; then mkdir -p $(@D) && touch $@; \
+	else echo 'They cannot be installed: the tests that need them say that they are skipped'; test -z "$$CI"; fi
