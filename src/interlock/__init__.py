@@ -105,6 +105,7 @@ if TYPE_CHECKING:
     from interlock.tools.definition import Tool as Tool
     from interlock.tools.definition import tool as tool
 
+from interlock.lazy import names
 from interlock.version import VERSION
 
 __version__ = VERSION
@@ -209,16 +210,4 @@ _HOME = {
 }
 __all__ = list(_HOME)
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value: object = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+__getattr__, __dir__ = names(__name__, _HOME)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from interlock.lazy import names
 
 if TYPE_CHECKING:
     from interlock.models.openai import OpenAIModel as OpenAIModel
@@ -20,29 +21,19 @@ if TYPE_CHECKING:
     from interlock.models.retry import RetryPolicy as RetryPolicy
 
 _HOME = {
-    "CallDelta": "protocol",
-    "Chunk": "protocol",
-    "Finish": "protocol",
-    "Model": "protocol",
-    "ModelRequest": "protocol",
-    "OpenAIModel": "openai",
-    "ReasoningDelta": "protocol",
-    "RetryPolicy": "retry",
-    "TextDelta": "protocol",
-    "UsageReport": "protocol",
-    "register_provider": "registry",
-    "resolve_model": "registry",
+    "CallDelta": "interlock.models.protocol",
+    "Chunk": "interlock.models.protocol",
+    "Finish": "interlock.models.protocol",
+    "Model": "interlock.models.protocol",
+    "ModelRequest": "interlock.models.protocol",
+    "OpenAIModel": "interlock.models.openai",
+    "ReasoningDelta": "interlock.models.protocol",
+    "RetryPolicy": "interlock.models.retry",
+    "TextDelta": "interlock.models.protocol",
+    "UsageReport": "interlock.models.protocol",
+    "register_provider": "interlock.models.registry",
+    "resolve_model": "interlock.models.registry",
 }
 __all__ = list(_HOME)
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+__getattr__, __dir__ = names(__name__, _HOME)
