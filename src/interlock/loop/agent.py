@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from concurrent.futures import Future as ThreadFuture
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, date, datetime
 from functools import partial
@@ -65,6 +64,7 @@ from interlock.loop.points import EVENT, INBOX, SESSION_START, STATUS, EventFilt
 from interlock.loop.request import Assembler
 from interlock.loop.result import Receipt, TurnResult
 from interlock.loop.status import Status
+from interlock.loop.threadsafe import Threadsafe
 from interlock.loop.turn import TurnRun
 from interlock.models.protocol import Model
 from interlock.models.registry import resolve_model
@@ -745,48 +745,3 @@ def _cause(given: CauseKind | Cause) -> Cause:
 
 def _today() -> date:
     return datetime.now(UTC).astimezone().date()
-
-
-class Threadsafe:
-    """The agent's verbs for other threads. Each gives a future of that thread's kind: `.result()` waits."""
-
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-
-    def followup(self, message: str | Message, **options: Any) -> ThreadFuture[Receipt]:
-        return self._call(self._agent.followup, message, **options)
-
-    def steer(self, message: str | Message, **options: Any) -> ThreadFuture[Receipt]:
-        return self._call(self._agent.steer, message, **options)
-
-    def inject(self, message: str | Message, **options: Any) -> ThreadFuture[Receipt]:
-        return self._call(self._agent.inject, message, **options)
-
-    def send(self, message: str | Message, **options: Any) -> ThreadFuture[Receipt]:
-        return self._call(self._agent.send, message, **options)
-
-    def cancel(self, *arguments: Any, **options: Any) -> ThreadFuture[None]:
-        return self._call(self._agent.cancel, *arguments, **options)
-
-    def wake(self) -> ThreadFuture[None]:
-        return self._call(self._agent.wake)
-
-    def _call(self, verb: Callable[..., Any], *arguments: Any, **options: Any) -> ThreadFuture[Any]:
-        loop = self._agent._loop
-        if loop is None:
-            raise UsageError("the agent is not open")
-        future: ThreadFuture[Any] = ThreadFuture()
-
-        def call() -> None:
-            if not future.set_running_or_notify_cancel():
-                return  # taken back before the loop came to it
-            try:
-                future.set_result(verb(*arguments, **options))
-            except Exception as error:  # noqa: BLE001  # handed to the thread that asked
-                future.set_exception(error)
-
-        try:
-            loop.call_soon_threadsafe(call)
-        except RuntimeError:  # the loop is closed, and with it the agent
-            raise SessionClosed(self._agent.session.id) from None
-        return future
