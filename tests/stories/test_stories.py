@@ -542,6 +542,13 @@ async def test_story_8_a_stop_hook_forces_once_and_others_may_still_continue() -
         agent.hooks.register("UserPromptSubmit", lambda c: prompts.append(c.message.text))
         await agent.run(person("go", "go"))
         assert seen == [False, True, True]
+        names = {m.id: m.text for m in agent.session.history.view() if m.id}
+        assert from_first(log(agent.session, names), "SE 1.1 completed") == tokens("""
+            SE 1.1 completed · +S[S] · HI · HR · DM turn-stopping continue · +S[k,F]
+            CL 1.2 S[S,k,F] · SS 1.2 · UM S · UM k · UM F · RQ 1 · CH* · AM"…" · SE 1.2 completed
+            HI · HR unused · DM turn-stopping continue · +S[N]
+            CL 1.3 S[N] · SS 1.3 · UM N · RQ 1 · CH* · AM"…" · SE 1.3 completed · HI · HR unused · TE 1 completed
+        """)
         assert prompts == ["go", "S"], "a hook's own message is no person's"
         texts = [m.text for m in agent.session.history.view()]
         assert texts == ["go", "done", "S", "k", "F", "…", "N", "…"]

@@ -770,14 +770,15 @@ async def test_a_wrapper_may_stop_the_body_by_a_signal_of_its_own(inner: bool) -
 @pytest.mark.virtual
 async def test_signals_of_several_wrappers_and_the_turn_are_merged_and_the_first_wins() -> None:
     """TP-14: the body sees it with its reason; the wrappers' own signals are left alone."""
-    first, second = Signal(), Signal()
-    agent = calling(waits)
-    agent.on.execute(gives(first))
-    agent.on.execute(gives(second))
     loop = asyncio.get_running_loop()
-    loop.call_later(3, first.set, Cause("hook"))
-    loop.call_later(2, second.set, Cause("parent"))
-    assert await told(agent) == "Error [tool_failed]: cut: parent"
+    for sooner, later, cause in ((2, 3, "hook"), (3, 2, "parent")):
+        outer, inner = Signal(), Signal()
+        agent = calling(waits)
+        agent.on.execute(gives(outer))
+        agent.on.execute(gives(inner))
+        loop.call_later(sooner, outer.set, Cause("hook"))
+        loop.call_later(later, inner.set, Cause("parent"))
+        assert await told(agent) == f"Error [tool_failed]: cut: {cause}"
 
     quiet = Signal()
     agent = calling(waits)

@@ -325,6 +325,26 @@ def test_somebody_is_told_when_only_a_person_can_move_the_batch() -> None:
     assert world.lines("waits", "goes on") == ["3 waits", "5 goes on"]
 
 
+def test_it_waits_again_when_one_of_several_questions_was_answered() -> None:
+    no = Plan(admission=PARKED, answer=1, answered=SETTLED)
+    world = played(Plan(admission=PARKED, answer=5, body=1), no)
+    assert world.lines("waits", "goes on") == ["0 waits", "1 goes on", "1 waits", "5 goes on"]
+
+
+def test_a_running_body_may_wait_for_a_person_too() -> None:
+    """It made a call that is asked about."""
+
+    async def main() -> World:
+        world = World(10)
+        loop, jobs = asyncio.get_running_loop(), world.add(Plan(body=9), Plan(body=3))
+        loop.call_later(1, world.scheduler.waits, True)
+        loop.call_later(5, world.scheduler.waits, False)
+        await world.scheduler.run(jobs)
+        return world
+
+    assert simulated(main).lines("waits", "goes on") == ["3 waits", "5 goes on"]
+
+
 def test_nobody_waits_for_a_person_while_something_runs() -> None:
     world = played(Plan(body=9), Plan(admission=PARKED, answer=5, body=1))
     assert world.lines("waits", "goes on") == []
@@ -370,6 +390,14 @@ def test_a_parked_call_holds_its_claims() -> None:
 def test_claims_are_released_by_a_denial(denied: Plan) -> None:
     world = played(Plan(body=5), denied, Plan(Claims(writes=["k"]), body=1))
     assert world.when("start", 2) == 0
+
+
+def test_a_no_releases_the_claims_at_once() -> None:
+    """Although an earlier job holds up the commits."""
+    key = Claims(writes=["k"])
+    no = Plan(key, admission=PARKED, answer=2, answered=SETTLED)
+    world = played(Plan(body=9), no, Plan(key, body=1))
+    assert world.when("start", 2) == 2
 
 
 def test_parallel_calls_claim_nothing_and_conflict_with_no_claim() -> None:
@@ -806,7 +834,7 @@ def assert_nothing_waits_in_vain(moment: Moment) -> None:
     st.integers(min_value=1, max_value=4),
     st.none() | st.sampled_from([0, 1, 2, 3, 5]),
 )
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=600)
 def test_any_batch_keeps_every_law(batch: list[Plan], pool: int, stop_at: float | None) -> None:
     """SC-02 to SC-07, SC-09, SC-14, D-8, D-16, D-17: any interleaving of finish, stop, answer and re-classification."""
     world = played(*batch, pool=pool, stop_at=stop_at)
@@ -825,7 +853,7 @@ def test_any_batch_keeps_every_law(batch: list[Plan], pool: int, stop_at: float 
     st.integers(min_value=1, max_value=4),
     st.none() | st.sampled_from([0, 1, 2, 3, 5]),
 )
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=300)
 def test_a_failure_in_any_batch_stops_it_and_leaves_nothing_running(
     batch: list[Plan], pool: int, stop_at: float | None
 ) -> None:
