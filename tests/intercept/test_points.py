@@ -363,6 +363,25 @@ async def test_a_listener_is_cut_when_the_signal_is_set() -> None:
     assert asyncio.get_running_loop().time() == 2
 
 
+async def test_a_listener_of_a_signal_that_is_set_is_not_asked() -> None:
+    signal, asked = Signal(), list[str]()
+    signal.set(Cause("user"))
+    with pytest.raises(Stopped):
+        await answer_of(asked.append, signal)
+    assert asked == []
+
+
+@pytest.mark.virtual
+async def test_any_awaitable_is_awaited_and_cut() -> None:
+    signal, loop = Signal(), asyncio.get_running_loop()
+    ready = loop.create_future()
+    ready.set_result(Allow())
+    assert await answer_of(lambda said: ready, signal) == Allow()
+    loop.call_later(1, signal.set, Cause("user"))
+    with pytest.raises(Stopped):
+        await answer_of(lambda said: loop.create_future(), signal)
+
+
 async def test_a_listener_that_cancels_itself_has_failed() -> None:
     """It awaited something that was cancelled: that is not the end of the turn."""
 
@@ -444,6 +463,9 @@ ILLEGAL: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (Replace, (), {"value": float("nan")}, "Replace: nan is not a JSON number"),
     (Replace, (), {"value": object()}, "Replace: object is not a JSON value"),
     (Replace, (5,), {}, "Replace: content is a string or several of Text"),
+    (Replace, (), {"value": 1, "error": "x"}, "Replace: an error goes with content, not with a value"),
+    (Replace, ("a",), {"error": "\ud800"}, "Replace: invalid Unicode"),
+    (Settings, (), {"messages": [], "tools": []}, "Settings cannot change what is said: messages, tools"),
     (Replace, (("text",),), {}, "Replace: content is a string or several of Text"),
     (Replace, ((Text("\ud800"),),), {}, "Replace: invalid Unicode"),
     (Replace, (tuple([Text(five) for five in [5]]),), {}, "Replace: int is not text"),  # type: ignore[arg-type]
@@ -476,6 +498,14 @@ def test_a_decision_with_an_illegal_field_cannot_be_made(
     with pytest.raises(HookContractError) as refused:
         cls(*args, **options)
     assert problem in str(refused.value)
+
+
+def test_codes_are_data_and_messages_are_messages() -> None:
+    """D-6."""
+    assert Replace("no", error="not_found").error == "NOT_FOUND"
+    message = Message.user("go", id="m1")
+    entered = Enter((message,), contexts=("by the way",))  # type: ignore[arg-type]  # strings are accepted
+    assert (entered.messages, entered.contexts[0].text) == ((message,), "by the way")
 
 
 def test_a_decision_is_frozen_and_keeps_copies() -> None:

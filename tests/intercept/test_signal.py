@@ -260,6 +260,33 @@ async def test_a_cancel_from_elsewhere_that_comes_as_the_region_ends_is_not_take
 
 
 @pytest.mark.virtual
+async def test_a_region_that_is_paused_is_cut_when_it_goes_on() -> None:
+    """Also if two have paused it, and if it was to be cut right then."""
+    signal, reached = Signal(), list[float]()
+    loop = asyncio.get_running_loop()
+    loop.call_later(1, signal.set, USER)
+    with pytest.raises(Stopped), signal.cutting() as cut:
+        cut.pause()
+        cut.pause()
+        await asyncio.sleep(3)
+        cut.go_on()
+        await asyncio.sleep(3)
+        cut.go_on()
+        reached.append(loop.time())
+        await asyncio.sleep(9)
+    assert (reached, loop.time(), cancelling()) == ([6], 6, 0)
+
+    signal = Signal()
+    with signal.cutting() as cut:
+        cut.pause()
+        signal.set(USER)
+        await asyncio.sleep(1)
+        cut.go_on()
+    await asyncio.sleep(1)
+    assert cancelling() == 0
+
+
+@pytest.mark.virtual
 async def test_a_region_needs_a_task() -> None:
     refused: list[str] = []
 

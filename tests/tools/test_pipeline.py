@@ -20,6 +20,7 @@ from interlock import (
     Allow,
     Ask,
     Block,
+    Cause,
     Claims,
     Deny,
     Effect,
@@ -30,6 +31,7 @@ from interlock import (
     Refuse,
     Replace,
     Rewrite,
+    Signal,
     Source,
     Text,
     Tool,
@@ -1090,6 +1092,15 @@ async def test_a_content_replaces_what_the_model_reads() -> None:
     ] * 2
 
 
+async def test_a_replacement_may_be_a_failure() -> None:
+    """TP-20: a success becomes one with its own code."""
+    agent = calling("wait", name="a")
+    agent.on.post_execute(lambda call, result: Replace("too old to be of use", error="stale"))
+    (text,) = await told(agent)
+    assert codes(agent) == ["STALE"]
+    assert "too old to be of use" in text
+
+
 async def test_a_value_is_validated_and_rendered_again() -> None:
     """TP-20."""
     agent = calling("wait", name="a", tools=[wait.with_(render=lambda value: f"name: {value}")])
@@ -1516,6 +1527,113 @@ async def test_a_wrapper_that_waits_does_not_hold_a_turn_that_is_stopped() -> No
         assert asyncio.get_running_loop().time() == 1
         assert ran == []
         assert_laws(agent.session)
+
+
+async def test_a_wrapper_that_waits_after_the_body_is_cut_and_what_the_body_did_stands() -> None:
+    """D-19b: the chain had not returned before the stop, so the success is kept for people only."""
+    trace = Trace()
+
+    async def waits(call: ToolCall, following: Any) -> Any:
+        result = await following()
+        await asyncio.sleep(9)
+        return result
+
+    agent = calling(call("write", name="a"), call("fail"))
+    agent.on.execute(waits)
+    agent.on.post_execute(trace.at("post"))
+    async with agent:
+        receipt = agent.followup("go")
+        await asyncio.sleep(1)
+        agent.cancel()
+        await receipt.turn()
+        assert asyncio.get_running_loop().time() == 1
+        assert (codes(agent)[0], ran, trace.seen) == ("ABORTED", ["a"], ["post:c1"])
+        (settled,) = agent.session.facts(ToolSettled)
+        assert settled.content == (Text("wrote a"),)
+        assert_laws(agent.session)
+
+
+async def test_a_wrapper_is_not_cut_while_the_body_runs_which_is_told_once() -> None:
+    """D-19, CA-09: and then it is, where it next waits."""
+    seen: list[str] = []
+
+    @tool
+    async def slow() -> str:
+        for _ in range(2):
+            try:
+                await asyncio.sleep(3)
+            except asyncio.CancelledError:
+                seen.append("body cut")
+        return "ended"
+
+    async def around(call: ToolCall, following: Any) -> Any:
+        result = await following()
+        seen.append(f"body {result.text}")
+        try:
+            await asyncio.sleep(9)
+        finally:
+            seen.append("wrapper cut")
+
+    agent = calling("slow", tools=[slow])
+    agent.on.execute(around)
+    async with agent:
+        receipt = agent.followup("go")
+        await asyncio.sleep(1)
+        agent.cancel()
+        await receipt.turn()
+        assert seen == ["body cut", "body ended", "wrapper cut"]
+        assert (asyncio.get_running_loop().time(), codes(agent)) == (4, ["ABORTED"])
+        assert_laws(agent.session)
+
+
+async def test_a_body_that_a_wrapper_gave_up_was_invoked_all_the_same() -> None:
+    """Whoever reads the result must know that it may have had effects."""
+
+    async def impatient(call: ToolCall, following: Any) -> Any:
+        running = asyncio.create_task(following())
+        await asyncio.sleep(1)
+        running.cancel()
+        await asyncio.wait([running])
+        await asyncio.sleep(9)
+
+    agent = calling("wait", name="a", seconds=9)
+    agent.on.execute(impatient)
+    async with agent:
+        receipt = agent.followup("go")
+        await asyncio.sleep(2)
+        agent.cancel()
+        await receipt.turn()
+        (result,) = agent.session.facts(ToolResulted)
+        assert result.error == CallError("ABORTED", "", handler_executed=True)
+        assert asyncio.get_running_loop().time() == 2
+        assert_laws(agent.session)
+
+
+async def test_a_wrapper_may_look_at_the_signal_itself() -> None:
+    """What it raises then is no failure of its own; for another signal it is."""
+    other = Signal()
+    other.set(Cause("hook"))
+
+    async def checks(call: ToolCall, following: Any) -> Any:
+        await following()
+        call.signal.raise_if_set()
+
+    async def checks_another(call: ToolCall, following: Any) -> Any:
+        other.raise_if_set()
+
+    agent = calling("wait", name="a", seconds=9)
+    agent.on.execute(checks)
+    async with agent:
+        receipt = agent.followup("go")
+        await asyncio.sleep(1)
+        agent.cancel()
+        await receipt.turn()
+        assert codes(agent) == ["ABORTED"]
+
+    agent = calling("write", name="a")
+    agent.on.execute(checks_another)
+    await told(agent)
+    assert codes(agent) == ["HOOK_EXECUTION_ERROR"]
 
 
 async def test_a_hook_that_stops_the_turn_lets_what_runs_end_and_gives_the_rest_their_results() -> None:

@@ -111,12 +111,15 @@ class Signal:
 
 
 class Cut:
-    __slots__ = ("_cancelling", "_dispose", "_fired", "_open", "_signal", "_task")
+    """Made by `Signal.cutting`. While it is paused it does not cut: what is awaited then hears of the stop in its own way."""
+
+    __slots__ = ("_cancelling", "_dispose", "_fired", "_open", "_paused", "_signal", "_task")
 
     def __init__(self, signal: Signal) -> None:
         self._signal = signal
         self._open = False
         self._fired = False  # it has cancelled the task
+        self._paused = 0
 
     def __enter__(self) -> Cut:
         task = asyncio.current_task()
@@ -137,9 +140,18 @@ class Cut:
             self._task.get_loop().call_soon(self._cancel)
 
     def _cancel(self) -> None:
-        if self._open:
+        if self._open and not self._fired and not self._paused:
             self._fired = True
             self._task.cancel()
+
+    def pause(self) -> None:
+        self._paused += 1
+
+    def go_on(self) -> None:
+        """End one `pause`. If the signal was set meanwhile, the region ends where it next suspends."""
+        self._paused -= 1
+        if self._signal.cause is not None:
+            self._fire(self._signal.cause)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

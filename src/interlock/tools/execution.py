@@ -13,7 +13,7 @@ from typing import Any
 from interlock.errors import HookContractError, ToolError, said_error
 from interlock.intercept.decisions import as_contexts
 from interlock.intercept.point import SPEAKER, Listener, hear, tell
-from interlock.intercept.signal import Signal, Stopped
+from interlock.intercept.signal import Cut, Signal, Stopped
 from interlock.intercept.uncut import uncut
 from interlock.log.messages import Message, Source, Text
 from interlock.log.reasons import (
@@ -82,11 +82,7 @@ class Execution:
     async def run(self) -> ToolResult:
         """The outcome, fixed when this returns. It raises only what is no outcome: a cancelled task, a failed store."""
         wrappers = self._batch.scope.listeners(EXECUTE)
-        try:
-            result = await self._wrapped(wrappers, 0) if wrappers else await self._body(())
-        except _WrapperFailed as failed:
-            result = failed.result
-            self.reviewed = False
+        result = await self._through(wrappers) if wrappers else await self._body(())
         if self._call.signal.is_set() and result.ok:
             # It returned after the stop: what it did stands, what it says is kept for people only.
             self.withheld = result
@@ -95,8 +91,25 @@ class Execution:
 
     # The onion
 
+    async def _through(self, wrappers: tuple[Listener, ...]) -> ToolResult:
+        """What the wrappers make of it. They are cut when the turn is stopped; a body that was started is awaited."""
+        cut = self._call.signal.cutting()
+        try:
+            with cut:
+                return await self._wrapped(wrappers, 0, cut)
+        except _WrapperFailed as failed:
+            self.reviewed = False
+            return failed.result
+        except Stopped:
+            if self._result is not None:
+                return self._result
+            if self.ran:
+                deferred = tuple(self._deferred)
+                return failure(self._call, ABORTED, "tool call aborted", contexts=deferred, ran=True)
+            return failure(self._call, ABORTED_BEFORE_DISPATCH, "tool call aborted before dispatch")
+
     async def _wrapped(
-        self, wrappers: tuple[Listener, ...], i: int, signals: tuple[Signal, ...] = ()
+        self, wrappers: tuple[Listener, ...], i: int, cut: Cut, signals: tuple[Signal, ...] = ()
     ) -> ToolResult:
         """What the wrapper answers. `signals`: those that outer wrappers have given to their next()."""
         listener = wrappers[i]
@@ -113,9 +126,13 @@ class Execution:
                 raise HookContractError("next() was called a second time for a tool whose effect is WRITE")
             given = signals if signal is None else (*signals, signal)
             if i + 1 < len(wrappers):
-                result = await self._wrapped(wrappers, i + 1, given)
+                result = await self._wrapped(wrappers, i + 1, cut, given)
             else:
-                result = await self._body(given)
+                cut.pause()
+                try:
+                    result = await self._body(given)
+                finally:
+                    cut.go_on()
             inner.append(result)
             return result
 
@@ -131,7 +148,9 @@ class Execution:
             raise _WrapperFailed(
                 self._broken(HOOK_CONTRACT_ERROR, f"{listener.who}: {error.problem}", error)
             ) from None
-        except Exception as error:  # noqa: BLE001  # a wrapper's own failure
+        except Exception as error:  # a wrapper's own failure
+            if isinstance(error, Stopped) and self._call.signal.is_set():
+                raise
             message = f"{listener.who}: {said_error(error)}"
             raise _WrapperFailed(self._broken(HOOK_EXECUTION_ERROR, message, error)) from None
         finally:
