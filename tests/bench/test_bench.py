@@ -52,6 +52,7 @@ def quick_collections() -> Iterator[None]:
     gc.unfreeze()
 
 
+@pytest.mark.slow
 def test_every_bench_reports_in_one_shape(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["--json", str(tmp_path / "figures.json")], scale=TINY)
 

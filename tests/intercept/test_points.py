@@ -504,7 +504,7 @@ def test_codes_are_data_and_messages_are_messages() -> None:
     """D-6."""
     assert Replace("no", error="not_found").error == "NOT_FOUND"
     message = Message.user("go", id="m1")
-    entered = Enter((message,), contexts=("by the way",))  # type: ignore[arg-type]  # strings are accepted
+    entered = Enter((message,), contexts=("by the way",))
     assert (entered.messages, entered.contexts[0].text) == ((message,), "by the way")
 
 

@@ -615,6 +615,7 @@ async def test_the_log_is_rich() -> None:
     assert core - kinds <= missing
 
 
+@pytest.mark.slow
 async def test_a_log_that_is_cut_at_any_line_is_repaired_and_goes_on() -> None:
     """Law 4, 5, ER-06, D-23, UW-02, UW-05: from every prefix, lawful, nothing lost, and the next turn runs."""
     events = await rich_log()

@@ -165,7 +165,9 @@ async def test_tools_are_taken_once_per_proposal_before_anybody_is_asked() -> No
 
 async def test_every_request_is_the_history_as_it_was_when_it_left() -> None:
     """TL-16, law 3"""
-    model = ScriptedModel(calls("look", saying="First I look."), fails("SERVER"), says("Seen."), says("Again."))
+    model = ScriptedModel(
+        calls("look", saying="First I look."), fails("SERVER"), says("Seen."), says("Again.")
+    )
     async with Agent(model, tools=[look], retry=AT_ONCE, instructions="Be kind.") as agent:
         agent.inject("by the way")
         agent.on.pre_step(lambda proposal: Enter(proposal.messages, contexts=["it is late"]))

@@ -20,7 +20,6 @@ from interlock import (
     Message,
     Reject,
     Source,
-    Status,
     ToolCall,
     ToolContext,
     tool,

@@ -121,6 +121,7 @@ segments = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(segments, min_size=1, max_size=8), st.booleans())
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])  # `start` holds nothing
 def test_no_path_reads_or_writes_outside(start: Callable[..., Any], parts: list[str], absolute: bool) -> None:

@@ -117,6 +117,7 @@ def test_what_cannot_be_listed_is_told(use: Use, tree: Path) -> None:
         use(glob, pattern="*", path="a.py")
 
 
+@pytest.mark.slow
 def test_a_deep_tree_is_walked_to_the_end(use: Use, root: Path) -> None:
     here = os.open(root, os.O_RDONLY)
     for _ in range(1100):  # deeper than Python nests, and longer than a path may be

@@ -37,6 +37,7 @@ def conflict(one: Mode, other: Mode) -> bool:
     return meet(one.writes, other.writes) or meet(one.writes, other.reads) or meet(one.reads, other.writes)
 
 
+@pytest.mark.slow
 @given(st.lists(claims, max_size=6), claims)
 @settings(deadline=None, max_examples=500)
 def test_the_table_finds_a_conflict_exactly_where_some_pair_has_one(
