@@ -6,18 +6,7 @@ from typing import Any
 
 import pytest
 
-from interlock import (
-    Advise,
-    Agent,
-    Allow,
-    ApprovalRequest,
-    Approved,
-    Ask,
-    ConfigError,
-    Deny,
-    Preset,
-    tool,
-)
+from interlock import Advise, Agent, Allow, ApprovalRequest, Approved, Ask, ConfigError, Deny, Preset, tool
 from interlock.log.facts import ApprovalAsked, PolicyChanged, ToolDecided, ToolResulted, ToolStarted
 from interlock.policy.preset import PRESETS, preset
 from interlock.testing import ScriptedModel, assert_laws, calls, says

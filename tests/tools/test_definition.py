@@ -11,17 +11,7 @@ import pytest
 from pydantic import Field
 
 import interlock
-from interlock import (
-    Claims,
-    Concurrency,
-    ConfigError,
-    Effect,
-    StopMode,
-    Tool,
-    ToolContext,
-    ToolOutput,
-    tool,
-)
+from interlock import Claims, Concurrency, ConfigError, Effect, StopMode, Tool, ToolContext, ToolOutput, tool
 from interlock.log.strictjson import thaw
 from interlock.tools.arguments import docstring_parts
 
