@@ -442,7 +442,7 @@ async def test_a_question_to_a_person_is_withdrawn_in_the_same_append() -> None:
         agent.cancel()
         await running
         assert story(agent.session).split("AA c1 ")[1] == lines("""
-            +S[s] CR user xS[s] AD c1 cancelled TR c1 ERR[ABORTED_BEFORE_DISPATCH]
+            +S[s] CR user xS[s] AD c1 cancelled AL a12 TR c1 ERR[ABORTED_BEFORE_DISPATCH]
             SE 1.1 aborted TE 1 aborted{user}
         """)
         assert_laws(agent.session)

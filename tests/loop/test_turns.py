@@ -1099,3 +1099,24 @@ async def test_a_dropped_message_names_who_dropped_it() -> None:
 
 def test_an_event_shows_its_type() -> None:
     assert Event(3, 0, 1, TurnStart(1)).type == "turn/start"
+
+
+async def test_an_error_that_is_no_exception_leaves_no_turn_open() -> None:
+    """TL-13: it goes on to whoever runs the loop, but the log is closed first."""
+
+    class Uncommon(BaseException):
+        pass
+
+    async with Agent(ScriptedModel(says("never"))) as agent:
+
+        @agent.on.pre_step
+        def fail(proposal: object) -> None:
+            raise Uncommon("out of the ordinary")
+
+        agent.followup("go")
+        drive = agent._drive_task
+        assert drive is not None
+        with pytest.raises(Uncommon):
+            await drive
+        assert outline(agent.session, "turn/end") == ["turn/end error UNKNOWN: Uncommon: out of the ordinary"]
+        assert_laws(agent.session)

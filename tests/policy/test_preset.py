@@ -6,10 +6,22 @@ from typing import Any
 
 import pytest
 
-from interlock import Advise, Agent, Allow, ApprovalRequest, Approved, Ask, ConfigError, Deny, Preset, tool
+from interlock import (
+    Advise,
+    Agent,
+    Allow,
+    ApprovalRequest,
+    Approved,
+    Ask,
+    ConfigError,
+    Deny,
+    Preset,
+    ToolCall,
+    tool,
+)
 from interlock.log.facts import ApprovalAsked, PolicyChanged, ToolDecided, ToolResulted, ToolStarted
 from interlock.policy.preset import PRESETS, preset
-from interlock.testing import ScriptedModel, assert_laws, calls, says
+from interlock.testing import ScriptedModel, assert_laws, calls, outline, says
 
 pytestmark = pytest.mark.virtual
 
@@ -145,3 +157,17 @@ def test_presets_are_found_by_name_and_an_unknown_one_is_refused() -> None:
     assert preset("plan") is PRESETS["plan"]
     with pytest.raises(ConfigError, match="no preset 'yolo': choose one of plan, ask, full"):
         Agent(preset="yolo")
+
+
+async def test_a_preset_that_raises_means_no() -> None:
+    """Fail closed: the call does not run, and the turn goes on."""
+
+    class Broken(Preset):
+        def verdict(self, call: ToolCall) -> Any:
+            raise RuntimeError("no table of rules")
+
+    agent = await treated("change", Broken("broken", "allow", ""))
+    assert outline(agent.session, "tool/result", "turn/end") == [
+        "tool/result #c1 error PERMISSION_EVALUATION_ERROR preset: no table of rules",
+        "turn/end completed",
+    ]

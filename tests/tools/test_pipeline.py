@@ -19,7 +19,6 @@ from interlock import (
     Deny,
     HookResult,
     PostToolContext,
-    Preset,
     Refuse,
     Rewrite,
     Tool,
@@ -465,11 +464,11 @@ async def test_a_failing_point_takes_its_own_contexts_with_it() -> None:
 async def test_a_failure_of_the_machinery_ends_the_turn_with_a_result_for_every_call() -> None:
     """SC-12, UW-02: no new starts; what runs is awaited; every call has its result; the next request is valid."""
 
-    class Broken(Preset):
-        def verdict(self, call: ToolCall) -> Any:
-            if call.id == "c2":
-                raise RuntimeError("a bug of the policy")
-            return super().verdict(call)
+    class Broken:
+        available = True
+
+        async def ask(self, *_: object, **__: object) -> Any:
+            raise RuntimeError("a bug of the service")
 
     agent = Agent(
         ScriptedModel(
@@ -477,14 +476,15 @@ async def test_a_failure_of_the_machinery_ends_the_turn_with_a_result_for_every_
             says("again"),
         ),
         tools=[wait, write],
-        preset=Broken("broken", "allow", ""),
     )
+    agent.approvals = Broken()  # type: ignore[assignment]  # a broken part of ours, not somebody's approver
+    agent.on.pre_execute(lambda call: Ask("sure?") if call.id == "c2" else None)
     trace = Trace()
     agent.on.result(trace.at("result"))
     async with agent:
         result = await agent.run("go")
         assert outline(agent.session)[-1].startswith(
-            "turn/end error UNKNOWN: RuntimeError: a bug of the policy"
+            "turn/end error UNKNOWN: RuntimeError: a bug of the service"
         )
         assert not result.ok
         assert asyncio.get_running_loop().time() == 2, "the body that ran was awaited"

@@ -126,6 +126,10 @@ class TurnRun:
             if self.session.failure is not None:
                 raise self.session.failure from error
             return self._close(failed(reason_of(error)))
+        except BaseException as error:  # it goes on to whoever runs the loop, but leaves no turn open
+            if self.session.failure is None:
+                self._close(failed(reason_of(error)))
+            raise
         finally:
             self._wall.stop()
 
@@ -539,7 +543,7 @@ def failure_of(failure: ModelFailure) -> Failure:
     )
 
 
-def reason_of(error: Exception) -> Failed:
+def reason_of(error: BaseException) -> Failed:
     """The end reason for an exception: a model's failure keeps its facts, anything else is told in one line."""
     if isinstance(error, ModelFailure):
         known = failure_of(error)

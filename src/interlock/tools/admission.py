@@ -270,9 +270,9 @@ async def decide(batch: Batch, call: ToolCall, advice: list[tuple[Listener, Verd
         except Stopped:
             raise
         except HookContractError as error:
-            return _no(listener, HOOK_CONTRACT_ERROR, error.problem, said)
+            return _no(listener.who, HOOK_CONTRACT_ERROR, error.problem, said)
         except Exception as error:  # noqa: BLE001  # a listener's own failure: no
-            return _no(listener, PERMISSION_EVALUATION_ERROR, said_error(error), said)
+            return _no(listener.who, PERMISSION_EVALUATION_ERROR, said_error(error), said)
         if answer is not None:
             us = (perf_counter_ns() - began) // 1000
             said.append(Said(listener.who, verdict_name(answer), getattr(answer, "reason", None), us=us))
@@ -283,7 +283,10 @@ async def decide(batch: Batch, call: ToolCall, advice: list[tuple[Listener, Verd
         verdict = strictest([one for one, _ in spoken], default=ALLOW)
         by = next(who for one, who in spoken if one is verdict)
     else:
-        verdict, by = _default(batch, call)
+        try:
+            verdict, by = _default(batch, call)
+        except Exception as error:  # noqa: BLE001  # a preset of somebody's own: no
+            return _no("preset", PERMISSION_EVALUATION_ERROR, said_error(error), said)
     return Decided(verdict, by, DENIED if isinstance(verdict, Deny) else None, tuple(said), tuple(contexts))
 
 
@@ -296,14 +299,14 @@ def _default(batch: Batch, call: ToolCall) -> tuple[Verdict, str]:
     return chosen if chosen is not None else _ALLOWED
 
 
-def _no(listener: Listener, code: str, problem: str, said: list[Said]) -> Decided:
+def _no(who: str, code: str, problem: str, said: list[Said]) -> Decided:
     return Decided(
-        Deny(f"{listener.who}: {problem}"),
-        listener.who,
+        Deny(f"{who}: {problem}"),
+        who,
         code,
-        (*said, Said(listener.who, "error", problem)),
+        (*said, Said(who, "error", problem)),
         reviewed=False,
-        problem=(listener.who, problem) if code == HOOK_CONTRACT_ERROR else None,
+        problem=(who, problem) if code == HOOK_CONTRACT_ERROR else None,
     )
 
 

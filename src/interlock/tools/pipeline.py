@@ -22,6 +22,7 @@ from interlock.log.event import encode_json
 from interlock.log.facts import (
     ApprovalAsked,
     ApprovalDecided,
+    ApprovalLate,
     CallError,
     ClaimedKeys,
     Fact,
@@ -261,6 +262,7 @@ class CallJob:
             self._call, question, approval_id=approval_id, digest=self._digest, by=by
         )
         if approval_id not in session.state.approvals:  # cancelled in the meantime: the answer starts nothing
+            self._append(ApprovalLate(approval_id, answered.outcome, answered.by))
             return Admission.REFUSED
         self._append(
             ApprovalDecided(
