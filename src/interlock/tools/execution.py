@@ -216,6 +216,7 @@ class Execution:
                 message = f"{call.name} took longer than its {call.tool.timeout:g} s"
                 result = failure(call, TOOL_TIMEOUT, message, contexts=result.contexts, ran=True)
         finally:
+            self.context = None  # it refers back to this: nothing is left for the collector
             signal.release()
             for undo in unlink:
                 undo()
@@ -233,9 +234,8 @@ class Execution:
         spoken = SPEAKER.set(Source("tool", tool.name))
         try:
             if tool.is_async and tool.stop is StopMode.PROCESS:
-                value = await tool.fn(
-                    **arguments
-                )  # it ends its processes when the signal is set, and says what came
+                # It ends its processes when the signal is set, and says what came.
+                value = await tool.fn(**arguments)
             elif tool.is_async:
                 with signal.cutting():
                     value = await tool.fn(**arguments)
