@@ -16,6 +16,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -321,17 +322,16 @@ async def test_a_writer_never_waits_for_the_disk(path: Path) -> None:
 async def test_cancelling_a_barrier_stops_only_the_waiting(path: Path) -> None:
     async with SQLiteStore(path) as store:
         journal = await store.create("s")
-        journal.write(steps(1))
-        barrier = asyncio.create_task(journal.barrier())
-        await asyncio.sleep(0)
-        barrier.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await barrier
-        closing = asyncio.create_task(journal.close())
-        await asyncio.sleep(0)
-        closing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await closing
+        await journal.barrier()
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # so that the store has to wait for its turn to write
+            journal.write(steps(1))
+            for waiting in (asyncio.create_task(journal.barrier()), asyncio.create_task(journal.close())):
+                await asyncio.sleep(0)
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+            other.execute("ROLLBACK")
 
         async def free() -> bool:
             try:
