@@ -368,7 +368,7 @@ async def test_a_pre_step_that_answers_something_else_ends_the_turn(answer: Any)
 
 @pytest.mark.parametrize("answer", [says("1"), max_tokens("1")], ids=["completed", "max-tokens"])
 async def test_after_an_ordinary_end_the_queue_goes_on(answer: Any) -> None:
-    """D-2, TL-15: the same drive opens the next turn; the status stays running."""
+    """TL-07, D-2, TL-15: the same drive opens the next turn; the status stays running."""
     feed: list[Status] = []
     async with Agent(ScriptedModel(answer, says("2"))) as agent:
         agent.on.status(feed.append)
@@ -724,7 +724,7 @@ async def test_contexts_and_input_enter_the_next_step_in_the_order_of_their_arri
 
 
 async def test_a_context_cites_the_result_it_rode_on_and_is_no_persons() -> None:
-    """D-1, D-1b."""
+    """SC-11, D-1, D-1b."""
     async with Agent(ScriptedModel(calls("note", what="n"), says("ok")), tools=[note]) as agent:
         await agent.run("go")
         session = agent.session
