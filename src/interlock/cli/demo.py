@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from interlock.cli.options import BaseUrl
+
 
 def demo(
     model: Annotated[
@@ -14,14 +16,7 @@ def demo(
             metavar="PROVIDER:NAME", help="Let a real model do the task instead of the scripted one."
         ),
     ] = None,
-    base_url: Annotated[
-        str | None,
-        typer.Option(
-            envvar="INTERLOCK_BASE_URL",
-            metavar="URL",
-            help="The server to ask instead of the provider's own.",
-        ),
-    ] = None,
+    base_url: BaseUrl = None,
 ) -> None:
     """Watch one agent work, be corrected, be denied and be stopped.
 

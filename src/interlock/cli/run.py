@@ -7,6 +7,8 @@ from typing import Annotated, Literal, TextIO
 
 import typer
 
+from interlock.cli.options import BaseUrl
+
 
 def run(
     task: Annotated[
@@ -22,14 +24,7 @@ def run(
             envvar="INTERLOCK_MODEL", metavar="PROVIDER:NAME", help="Who answers: openai:gpt-5-mini."
         ),
     ] = None,
-    base_url: Annotated[
-        str | None,
-        typer.Option(
-            envvar="INTERLOCK_BASE_URL",
-            metavar="URL",
-            help="The server to ask instead of the provider's own.",
-        ),
-    ] = None,
+    base_url: BaseUrl = None,
     cwd: Annotated[str, typer.Option(metavar="DIR", help="The folder to work in.")] = ".",
     output_format: Annotated[
         Literal["text", "json", "stream-json"],

@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from interlock.errors import HookContractError
 from interlock.intercept.signal import Cut, Signal, Stopped
+from interlock.intercept.uncut import cancelled_from_outside
 from interlock.log.messages import Source
 
 A = TypeVar("A")
@@ -122,8 +123,7 @@ async def hear(listener: Listener, signal: Signal | None, *arguments: Any) -> An
         elif type(answer) not in listener.point.answers and inspect.isawaitable(answer):
             answer = await _awaited(listener, signal, answer)
     except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        if cancelled_from_outside():
             raise
         raise ListenerCancelled(listener.who) from None
     finally:

@@ -1,7 +1,7 @@
-"""Waiting that a cancel does not cut short.
+"""Cancels, told apart and waited out.
 
-Lives here: `uncut`, for work that has to reach its own end (a process to be collected, a file half written) before
-whoever waits for it may leave.
+Lives here: `cancelled_from_outside`, for foreign code that may raise CancelledError on its own; and `uncut`, for work
+that has to reach its own end (a process to be collected, a file half written) before whoever waits for it may leave.
 """
 
 from __future__ import annotations
@@ -11,6 +11,12 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+def cancelled_from_outside() -> bool:
+    """Whether somebody cancelled the task that runs; else a CancelledError in it is its own code's failure."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def uncut(work: asyncio.Future[T], on_cancel: Callable[[], None]) -> T:

@@ -179,7 +179,9 @@ def end_call(
         if nested.within(call.seq):
             facts += end_approval(nested.approval, ending.approval)
             code = TOOL_OUTCOME_UNKNOWN if nested.runs else ending.unstarted
-            facts.append(SubcallEnd(nested.seq, False, _text(code), CallError(code, "", nested.runs > 0)))
+            facts.append(
+                SubcallEnd(nested.seq, False, closing_content(code), CallError(code, "", nested.runs > 0))
+            )
     facts += end_approval(call.approval, ending.approval)
     settled = call.settled
     if settled is not None and not (ending.crashed and settled.review):
@@ -264,13 +266,9 @@ def end_approval(
     return [ApprovalDecided(approval.id, approval.call, approval.digest, outcome)]
 
 
-def closing_text(code: str) -> str:
-    """What the model reads of a call that was ended without being run."""
-    return error_text(code, _TEXTS[code])
-
-
-def _text(code: str) -> tuple[Text, ...]:
-    return (Text(closing_text(code)),)
+def closing_content(code: str) -> tuple[Text, ...]:
+    """What the model reads of a call that was ended without being run, or without its outcome being known."""
+    return (Text(error_text(code, _TEXTS[code])),)
 
 
 def _failed(
@@ -283,5 +281,5 @@ def _failed(
     started: int | None = None,
 ) -> ToolResulted:
     return ToolResulted(
-        seq, call_id, _text(code), CallError(code, "", ran), contexts=contexts, started=started
+        seq, call_id, closing_content(code), CallError(code, "", ran), contexts=contexts, started=started
     )

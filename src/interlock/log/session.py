@@ -233,6 +233,7 @@ class Session:
             except StoreFailed:
                 self._wake_followers()  # nothing more will come
                 raise
+            # As `State.apply`, without its second look-up: this is the way of nearly every line.
             state.head = event.seq
             change = _rules[type(fact)][2]
             if change is not None:

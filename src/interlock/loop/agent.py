@@ -28,7 +28,6 @@ from interlock.errors import (
     UsageError,
     WrongThread,
 )
-from interlock.intercept.decisions import Verdict
 from interlock.intercept.point import SPEAKER, Listener, hear, tell
 from interlock.intercept.signal import Signal
 from interlock.log.closing import end_approval
@@ -72,7 +71,6 @@ from interlock.models.retry import RetryPolicy
 from interlock.policy.approval import Approvals, ApproverFunction
 from interlock.policy.preset import Preset
 from interlock.policy.preset import preset as preset_named
-from interlock.tools.call import ToolCall
 from interlock.tools.definition import Tool
 from interlock.tools.scheduler import checked_pool
 
@@ -697,9 +695,6 @@ class Agent(Layer):
         except ModelFailure as failure:
             return None, failure
         return self._others[other], None
-
-    def default_verdict(self, call: ToolCall) -> tuple[Verdict, str] | None:
-        return self.preset.verdict(call) if self.preset is not None else None
 
     def runtime_context(self) -> tuple[Message, ...]:
         """What the model should know of the folder and the day, if it is not what was logged last."""

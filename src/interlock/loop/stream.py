@@ -15,6 +15,7 @@ import msgspec
 from interlock.errors import HookContractError, ModelFailure, said_error
 from interlock.intercept.point import Listener, ListenerCancelled, speaking
 from interlock.intercept.signal import Signal, Stopped
+from interlock.intercept.uncut import cancelled_from_outside
 from interlock.log.facts import AssistantChunk, Usage
 from interlock.log.session import Session
 from interlock.log.strictjson import NotJSON, checked_text
@@ -216,8 +217,7 @@ def _failure(error: BaseException) -> ModelFailure:
 
 def _from_outside(error: BaseException) -> bool:
     """Whether the driving task itself was cancelled; code that raises CancelledError on its own has failed."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    return isinstance(error, asyncio.CancelledError) and cancelled_from_outside()
 
 
 class _Onion:

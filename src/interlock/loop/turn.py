@@ -364,7 +364,7 @@ class TurnRun:
             cwd=agent.cwd,
             pool=agent.pool,
             asker=agent.approvals,
-            default=agent.default_verdict if agent.preset is not None else None,
+            default=agent.preset.verdict if agent.preset is not None else None,
             spent=self._spent,
             on_waiting=self.waiting,
         )

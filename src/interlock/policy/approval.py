@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, final, get_args, runtime_checkable
 
 from interlock.errors import said_error
+from interlock.intercept.uncut import cancelled_from_outside
 from interlock.log.strictjson import NotJSON, check_text, freeze
 from interlock.tools.approval import Answered
 from interlock.tools.call import ToolCall
@@ -87,8 +88,7 @@ class Approvals:
             how, channel, principal = _known_by(approver)
             answer: object = await approver(request)
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if cancelled_from_outside():
                 raise
             return Answered("unavailable", "the approver cancelled itself", None, how, channel)
         except Exception as error:  # noqa: BLE001  # an answerer's own failure: nobody answered

@@ -284,7 +284,7 @@ async def decide(batch: Batch, call: ToolCall, advice: list[tuple[Listener, Verd
         by = next(who for one, who in spoken if one is verdict)
     else:
         try:
-            verdict, by = _default(batch, call)
+            verdict, by = batch.default(call) if batch.default is not None else _ALLOWED
         except Exception as error:  # noqa: BLE001  # a preset of somebody's own: no
             return _no("preset", PERMISSION_EVALUATION_ERROR, said_error(error), said)
     return Decided(verdict, by, DENIED if isinstance(verdict, Deny) else None, tuple(said), tuple(contexts))
@@ -292,11 +292,6 @@ async def decide(batch: Batch, call: ToolCall, advice: list[tuple[Listener, Verd
 
 _ALLOWED: tuple[Verdict, str] = (ALLOW, "default")
 _NOBODY_SPOKE = Decided(*_ALLOWED)
-
-
-def _default(batch: Batch, call: ToolCall) -> tuple[Verdict, str]:
-    chosen = batch.default(call) if batch.default is not None else None
-    return chosen if chosen is not None else _ALLOWED
 
 
 def _no(who: str, code: str, problem: str, said: list[Said]) -> Decided:

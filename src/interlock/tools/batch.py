@@ -36,8 +36,8 @@ class Batch:
     cwd: Path | None = None
     pool: int = 10
     asker: Asker | None = None
-    #: The preset's verdict for a call that nobody spoke about, with the preset's name; None allows.
-    default: Callable[[ToolCall], tuple[Verdict, str] | None] | None = None
+    #: The preset's verdict for a call that nobody spoke about, and who says so; without one it is allowed.
+    default: Callable[[ToolCall], tuple[Verdict, str]] | None = None
     #: Called before a call is admitted, with the tool's name: an ending if a budget is used up.
     spent: Callable[[str], Ending | None] = lambda name: None
     on_waiting: Callable[[bool], None] | None = None

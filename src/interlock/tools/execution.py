@@ -14,7 +14,7 @@ from interlock.errors import HookContractError, ToolError, said_error
 from interlock.intercept.decisions import as_contexts
 from interlock.intercept.point import SPEAKER, Listener, hear, tell
 from interlock.intercept.signal import Cut, Signal, Stopped
-from interlock.intercept.uncut import uncut
+from interlock.intercept.uncut import cancelled_from_outside, uncut
 from interlock.log.messages import Message, Source, Text
 from interlock.log.reasons import (
     ABORTED,
@@ -260,8 +260,7 @@ class Execution:
         except Stopped:
             return self._failed(context, ABORTED, "tool call aborted")
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if cancelled_from_outside():
                 raise
             if signal.cause is not None:
                 return self._failed(context, ABORTED, "tool call aborted")

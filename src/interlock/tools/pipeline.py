@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from interlock.errors import ToolError, UnknownTool, said_error
-from interlock.intercept.decisions import Ask, Deny, Verdict
+from interlock.intercept.decisions import Ask, Deny, Verdict, verdict_name
 from interlock.intercept.point import Listener, tell
 from interlock.intercept.signal import Signal, Stopped
-from interlock.log.closing import closing_text, end_approval, end_call, hook_stopped
+from interlock.log.closing import closing_content, end_approval, end_call, hook_stopped
 from interlock.log.event import encode_json
 from interlock.log.facts import (
     ApprovalAsked,
@@ -38,7 +38,7 @@ from interlock.log.facts import (
     ToolSettled,
     ToolStarted,
 )
-from interlock.log.messages import Message, Text, ToolUse
+from interlock.log.messages import Message, ToolUse
 from interlock.log.reasons import (
     ABORTED_BEFORE_DISPATCH,
     APPROVAL_CANCELLED,
@@ -138,12 +138,9 @@ class CallJob:
         if self.key < 0:
             tool = registry.get(self._name)
             if self._looked is None or self._looked.tool is not tool:
-                self._looked = self._looked_up(tool)
+                self._looked = look(tool, self._name, self._text, registry.names)
         assert self._looked is not None
         return self._looked
-
-    def _looked_up(self, tool: Tool | None) -> Looked:
-        return look(tool, self._name, self._text, self.batch.registry.names)
 
     def _made(self, looked: Looked) -> ToolCall:
         batch = self.batch
@@ -225,7 +222,7 @@ class CallJob:
         return prepared
 
     def _decision(self, stage: Any, decided: Decided) -> ToolDecided:
-        verdict: Any = type(decided.verdict).__name__.lower()
+        verdict = verdict_name(decided.verdict)
         return ToolDecided(self.key, stage, verdict, decided.by, decided.code, decided.reason, decided.said)
 
     def _deny(self, decided: Decided, point: str) -> Admission:
@@ -304,11 +301,7 @@ class CallJob:
         assert call is not None
         denied = guard(batch, call)
         if denied is not None:
-            self._append(self._decision("guard", denied))
-            self._say(denied.contexts)
-            self._notice("guard", denied.problem)
-            self._reviewed = denied.reviewed
-            self._outcome = failure(call, denied.code or "GUARD_DENIED", denied.reason or "")
+            self._guarded(denied)
             return False
         claims = self._mode
         keys = ClaimedKeys(claims.reads, claims.writes) if isinstance(claims, Claims) else None
@@ -323,14 +316,13 @@ class CallJob:
         return self._digest
 
     async def run(self) -> None:
-        call, session = self._call, self.batch.session
+        call, looked = self._call, self._look()
         assert call is not None
-        if session.durable and call.effect is not Effect.READ:
-            await session.barrier()  # intent is on disk before effect
+        await self._intent_is_durable()
         execution = self._execution = Execution(
             self.batch,
             call,
-            arguments=self._look().values if self._look().arguments is call.arguments else None,
+            arguments=looked.values if looked.arguments is call.arguments else None,
             call_tool=self._call_tool,
             again=self._run_again,
             drain=self._end_nested,
@@ -341,15 +333,20 @@ class CallJob:
             return
         self._reviewed = execution.reviewed
         self._notice("tools/execute", execution.problem)
-        self._ended_ms = session.now()
+        self._ended_ms = self.batch.session.now()
         self._outcome = result
         if execution.withheld is not None:
             self._log_settled(execution.withheld, result.error)
 
     async def _run_again(self, run: int) -> None:
         self._append(ToolStarted(self.key, self._seal(), run))
-        if self.batch.session.durable and self._call is not None and self._call.effect is not Effect.READ:
-            await self.batch.session.barrier()
+        await self._intent_is_durable()
+
+    async def _intent_is_durable(self) -> None:
+        """A body that may have an effect waits until its start is on disk."""
+        session = self.batch.session
+        if session.durable and self._call is not None and self._call.effect is not Effect.READ:
+            await session.barrier()
 
     def settle(self) -> None:
         if not self._settled and self._outcome is not None:
@@ -392,10 +389,8 @@ class CallJob:
         how: Any = "SIGKILL" if self._call.tool.stop.value == "process" else "cooperative"
         self._append(ToolAbandoned(self.key, after_ms, how))
         self._reviewed = False
-        content, error = (
-            (Text(closing_text(TOOL_OUTCOME_UNKNOWN)),),
-            CallError(TOOL_OUTCOME_UNKNOWN, "", True),
-        )
+        content = closing_content(TOOL_OUTCOME_UNKNOWN)
+        error = CallError(TOOL_OUTCOME_UNKNOWN, "", True)
         step = self.batch.session.state.step
         for nested in reversed(list(step.subcalls.values())) if step is not None else ():
             if nested.within(self.key):
@@ -600,9 +595,7 @@ class NestedJob(CallJob):
         return SubcallStart(self._outer.key, self._id, self._name, self._given, effect)
 
     def _log_settled(self, result: ToolResult, error: CallError | None) -> None:
-        self._settled = (
-            True  # its own end line follows at once in the log of the outer call; nothing reviews it twice
-        )
+        self._settled = True  # its own end line follows at once in the outer call; nothing reviews it twice
 
     def _log_result(self, made: Reviewed) -> None:
         result = self._final = made.result
@@ -625,7 +618,7 @@ class NestedJob(CallJob):
         ending = self.batch.ending
         code = ending.unstarted if ending is not None else ABORTED_BEFORE_DISPATCH
         error = CallError(code)
-        content = (Text(closing_text(code)),)
+        content = closing_content(code)
         self._final = ToolResult(call=self._call, content=content, error=error)
         if self.key >= 0:
             open_call = self.batch.session.state.call(self.key)
