@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
@@ -79,6 +80,8 @@ def mode(root: Path) -> Callable[..., Any]:
 @pytest.fixture
 def own_folder() -> Iterator[Path]:
     """A folder of a user who may not do everything, as whom the test runs. (Root may read and write all.)"""
+    # What a tool imports on first use is loaded before: that user need not be able to read this checkout.
+    importlib.import_module("regex")
     user = os.geteuid()
     if user == 0:
         os.seteuid(65534)
