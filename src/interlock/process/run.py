@@ -1,79 +1,35 @@
 """Running one shell command to its end, and everything it started with it.
 
-Lives here: `run` and `Finished`. The command is the first process of a session of its own, without a terminal, with
-nothing to read; what it prints on both streams comes in order of arrival. When `run` returns or raises, the command
-is collected, its group is gone and its pipe is closed.
+Lives here: `run`. The command is the first process of a session of its own, without a terminal, with nothing to read;
+what it prints on both streams comes in order of arrival. When `run` returns or raises, the command is collected, its
+group is gone and its pipe is closed. In a sandbox nothing at all is left of it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
-from dataclasses import dataclass
 from pathlib import Path
-from signal import Signals
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from interlock.intercept.signal import Signal
 from interlock.intercept.uncut import uncut
 from interlock.process import group
+from interlock.process.command import Finished, How, Watch, tell
+from interlock.process.exported import EXPORTED
 from interlock.process.output import BoundedOutput
+
+if TYPE_CHECKING:
+    from interlock.process.sandbox import Sandbox
+
+__all__ = ["GRACE", "LIMIT", "Finished", "run"]
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 LIMIT = 30_000  # bytes of output that are kept
 _LINGER = 0.5  # seconds for what ends by itself right after its shell, such as `> >(tee log)`
 _DRAIN = 0.5  # seconds for the pipe when somebody outside the group still holds it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
-    """How a command ended, and what it printed.
-
-    how: it exited, its time was up, or it was stopped (by the signal; before it started, if nothing else is set).
-    """
-
-    how: Literal["exited", "timed-out", "stopped"]
-    code: int | None = None  # exit code; None when a signal killed it, or it never started
-    killed_by: int | None = None  # the number of the signal that killed the shell
-    needed: Signals | None = (
-        None  # the last signal sent to end the group; after an exit: what it left running
-    )
-    output: str = ""
-    total: int = 0  # bytes printed
-    omitted: int = 0  # bytes of them that `output` leaves out, in the middle
-
-    @property
-    def truncated(self) -> bool:
-        return self.omitted > 0
-
-
-class _Watch(asyncio.SubprocessProtocol):
-    """Collects the output; tells the end of the process, of its pipe and of the transport, which come apart."""
-
-    def __init__(self, output: BoundedOutput) -> None:
-        loop = asyncio.get_running_loop()
-        self.output = output
-        self.exited: asyncio.Future[None] = loop.create_future()
-        self.drained: asyncio.Future[None] = loop.create_future()
-        self.closed: asyncio.Future[None] = loop.create_future()
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self.output.add(data)
-
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        _tell(self.drained)
-
-    def process_exited(self) -> None:
-        _tell(self.exited)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        _tell(self.closed)
-
-
-def _tell(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 async def run(
@@ -84,6 +40,7 @@ async def run(
     timeout: float | None = None,
     limit: int = LIMIT,
     grace: float = GRACE,
+    sandbox: Sandbox | None = None,
 ) -> Finished:
     """Run `command` with bash (or sh, where there is none) in the folder `cwd`.
 
@@ -93,9 +50,10 @@ async def run(
     Args:
         timeout, grace: Seconds.
         limit: Bytes of output that are kept: one half from the beginning, one from the end.
+        sandbox: What confines it; without one, or in its mode `full`, nothing does.
 
     Raises:
-        OSError: it could not be started: no such folder, too long, too many processes.
+        OSError: it could not be started: no such folder, too long, too many processes, no sandbox.
         ValueError: a NUL in the command.
         asyncio.CancelledError: the awaiting task was cancelled; the group is gone by then.
     """
@@ -104,30 +62,41 @@ async def run(
     if signal.is_set():
         return Finished(how="stopped")
     stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    work = asyncio.create_task(_run(command, cwd, stop, timeout, limit, grace))
-    forget = signal.on_set(lambda cause: _tell(stop))
+    argv = (shutil.which("bash") or "/bin/sh", "-c", "--", command)
+    if sandbox is not None and sandbox.mode != "full":
+        from interlock.process.confined import run_confined
+
+        work = asyncio.create_task(run_confined(sandbox, argv, cwd, stop, timeout, limit, grace))
+    else:
+        work = asyncio.create_task(_run(argv, cwd, stop, timeout, limit, grace))
+    forget = signal.on_set(lambda cause: tell(stop))
     try:
-        return await uncut(work, on_cancel=lambda: _tell(stop))
+        return await uncut(work, on_cancel=lambda: tell(stop))
     finally:
         forget()
 
 
 async def _run(
-    command: str, cwd: Path, stop: asyncio.Future[None], timeout: float | None, limit: int, grace: float
+    argv: tuple[str, ...],
+    cwd: Path,
+    stop: asyncio.Future[None],
+    timeout: float | None,
+    limit: int,
+    grace: float,
 ) -> Finished:
-    shell = shutil.which("bash") or "/bin/sh"
-    output = BoundedOutput(limit)
+    output, exported = BoundedOutput(limit), EXPORTED.get()
     transport, watch = await asyncio.get_running_loop().subprocess_exec(
-        lambda: _Watch(output),
-        *(shell, "-c", "--", command),
+        lambda: Watch(output.add),
+        *argv,
         stdin=DEVNULL,
         stdout=PIPE,
         stderr=STDOUT,
         cwd=cwd,
+        env={**os.environ, **exported} if exported else None,
         start_new_session=True,
     )
     leader = transport.get_pid()  # the first process of a session leads its group
-    how: Literal["exited", "timed-out", "stopped"]
+    how: How
     try:
         await asyncio.wait([watch.exited, stop], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if watch.exited.done():
