@@ -1,0 +1,1 @@
+"""Other programs' protocols, spoken by this one."""
