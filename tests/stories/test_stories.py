@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
+from brittle_store import BrittleStore
 from interlock import (
     Accept,
     Agent,
+    ApprovalRequest,
     Approved,
     Ask,
+    Budget,
     Continue,
     Deny,
     HookResult,
@@ -20,6 +24,7 @@ from interlock import (
     Message,
     Reject,
     Source,
+    Status,
     ToolCall,
     ToolContext,
     tool,
@@ -420,38 +425,192 @@ async def test_story_5_the_third_failure_drops_it_and_run_takes_it_back() -> Non
         assert_laws(agent.session)
 
 
-async def test_story_6_after_a_crash_the_step_is_repaired() -> None:
-    """The process dies while c1 runs and c2 waits for a person: the log is cut there, and opened again."""
-    store = MemoryStore()
+class Crashed:
+    """A process that dies in the middle of one answer's calls, and the one that opens its session afterwards.
 
-    @tool
-    async def write() -> str:
-        await asyncio.Event().wait()
-        return "never"
+    Bodies never end in the first life unless they are named `quick`; a person is asked about the calls named in
+    `asked`, and says nothing in the first life and yes in the second.
+    """
 
-    async def approver(request: object) -> Approved:
-        await asyncio.Event().wait()
-        return Approved()
+    def __init__(self, *asked: str, denied: str = "", exclusive: str = "", reviewed: bool = False) -> None:
+        self.asked, self.denied, self.exclusive, self.reviewed = asked, denied, exclusive, reviewed
+        self.ran: list[str] = []
+        self.shown: list[str] = []
+        self.store = MemoryStore()
 
-    write_elsewhere = write.with_(name="write_elsewhere", concurrency="parallel")
-    parallel = write.with_(concurrency="parallel")
-    model = ScriptedModel(calls(call("write"), call("write_elsewhere")))
-    async with Agent(model, tools=[parallel, write_elsewhere], approver=approver, store=store) as agent:
-        agent.on.pre_execute(lambda call: Ask("sure?") if call.name == "write_elsewhere" else None)
-        agent.followup("go")
-        await until(agent.session, "ST c1", "AA c2")
-        crashed = MemoryStore()
-        journal = await crashed.create("crashed")
-        journal.write(tuple(agent.session.events))
+    def agent(self, model: ScriptedModel, *, hangs: bool, session: str | None = None, **more: Any) -> Agent:
+        @tool(concurrency=lambda c: "exclusive" if c.arguments["name"] == self.exclusive else "parallel")
+        async def write(name: str, quick: bool = False) -> str:
+            self.ran.append(name)
+            if hangs and not quick:
+                await asyncio.Event().wait()
+            return f"wrote {name}"
+
+        async def approver(request: ApprovalRequest) -> Approved:
+            self.shown.append(request.id)
+            if hangs:
+                await asyncio.Event().wait()
+            return Approved()
+
+        agent = Agent(
+            model,
+            tools=[write],
+            approver=approver,
+            session=session,
+            store=more.pop("store", self.store),
+            **more,
+        )
+
+        def policy(call: ToolCall) -> Ask | Deny | None:
+            name = call.arguments["name"]
+            return (
+                Ask("sure?") if name in self.asked else Deny("not that one") if name == self.denied else None
+            )
+
+        agent.on.pre_execute(policy)
+        if self.reviewed:
+            agent.on.post_execute(lambda call, result: Accept())
+        return agent
+
+    async def dies(self, *until_seen: str, quick: Sequence[str] = (), n: int = 2) -> list[str]:
+        """The log of the first life from the answer on, cut when these tokens are there."""
+        names = [f"c{i}" for i in range(1, n + 1)]
+        model = ScriptedModel(calls(*[call("write", name=name, quick=name in quick) for name in names]))
+        async with self.agent(model, hangs=True) as agent:
+            agent.followup("go")
+            await until(agent.session, *until_seen)
+            crashed = list(agent.session.events)
+        journal = await self.store.create("crashed")
+        journal.write(crashed)
         await journal.close()
-    async with Agent(ScriptedModel(says("…")), session="crashed", store=crashed) as agent:
-        assert log(agent.session, after="AA c2") == tokens("""
-            SO 2 resume · TR c1 ERR[TOOL_OUTCOME_UNKNOWN] · AD c2 unavailable · TR c2 ERR[TOOL_NOT_STARTED]
-            SE 1.1 interrupted · TE 1 interrupted · SR[c1,c2]
-        """)
+        self.ran.clear()
+        return from_first(shorthand(crashed), f"AM[{','.join(names)}]")
+
+    async def goes_on(self) -> list[str]:
+        """The log of the second life, to the end of the turn: nobody has woken it."""
+        async with self.agent(ScriptedModel(says("…")), hangs=False, session="crashed") as agent:
+            await agent.idle()
+            assert_laws(agent.session)
+            made = log(agent.session, after="SO 1 new")
+            return from_first(made, "SO 2 resume")
+
+
+async def test_story_6_where_nobody_waits_the_step_is_repaired() -> None:
+    """The process dies while c1 runs."""
+    crash = Crashed(exclusive="c2")
+    assert await crash.dies("ST c1") == tokens("AM[c1,c2] · TC c1 · ST c1")
+    assert await crash.goes_on() == tokens("""
+        SO 2 resume · TR c1 ERR[TOOL_OUTCOME_UNKNOWN] · TC' c2 · TR c2 ERR[TOOL_NOT_STARTED]
+        SE 1.1 interrupted · TE 1 interrupted · SR[c1,c2]
+    """)
+    async with crash.agent(ScriptedModel(says("…")), hangs=False, session="crashed") as agent:
         assert (await agent.run("again")).ok
         assert "RH resume" in log(agent.session)
         assert_laws(agent.session)
+    assert crash.ran == []
+
+
+async def test_story_6_a_call_that_waits_for_a_person_survives_the_crash_of_one_that_runs() -> None:
+    """The process dies while c1 runs and c2 waits: no second `AA`, and `RH resume` as in the first request of a life."""
+    crash = Crashed("c2")
+    assert await crash.dies("ST c1", "AA c2") == tokens(
+        "AM[c1,c2] · TC c1 · ST c1 · TC c2 · TD c2 ask policy · AA c2"
+    )
+    assert await crash.goes_on() == tokens("""
+        SO 2 resume · TR c1 ERR[TOOL_OUTCOME_UNKNOWN] · SR[c1]
+        AD c2 allowed-once · ST c2 · TR c2 ok · SE 1.1 tools
+        SS 1.2 · RH resume · RQ 1 · CH* · AM"…" · SE 1.2 completed · TE 1 completed
+    """)
+    assert crash.ran == ["c2"]
+
+
+async def test_story_6_the_mirror_case_may_not_commit_before_the_one_that_waits() -> None:
+    """c1 waits, and c2 runs."""
+    crash = Crashed("c1")
+    assert await crash.dies("AA c1", "ST c2") == tokens(
+        "AM[c1,c2] · TC c1 · TD c1 ask policy · AA c1 · TC c2 · ST c2"
+    )
+    assert await crash.goes_on() == tokens("""
+        SO 2 resume · SD c2 ERR[TOOL_OUTCOME_UNKNOWN] · SR[c2]
+        AD c1 allowed-once · ST c1 · TR c1 ok · TR c2 ERR[TOOL_OUTCOME_UNKNOWN] · SE 1.1 tools
+        SS 1.2 · RH resume · RQ 1 · CH* · AM"…" · SE 1.2 completed · TE 1 completed
+    """)
+    assert crash.ran == ["c1"]
+
+
+async def test_story_6_a_call_that_nobody_had_looked_at_is_admitted_after_the_one_that_waits() -> None:
+    """c3 is exclusive, and has no `TC` yet."""
+    crash = Crashed("c2", exclusive="c3")
+    await crash.dies("ST c1", "AA c2", n=3)
+    assert (await crash.goes_on())[:10] == tokens("""
+        SO 2 resume · TR c1 ERR[TOOL_OUTCOME_UNKNOWN] · SR[c1]
+        AD c2 allowed-once · ST c2 · TR c2 ok · TC c3 · ST c3 · TR c3 ok · SE 1.1 tools
+    """)
+    assert crash.ran == ["c2", "c3"]
+
+
+async def test_story_6_a_denied_sibling_comes_back_as_that() -> None:
+    """Also under a post listener: there is nothing to withhold."""
+    crash = Crashed("c1", denied="c2", reviewed=True)
+    await crash.dies("AA c1", "SD c2 ERR[DENIED]")
+    assert (await crash.goes_on())[:6] == tokens("""
+        SO 2 resume · AD c1 allowed-once · ST c1 · TR c1 ok · TR c2 ERR[DENIED] · SE 1.1 tools
+    """)
+    assert crash.ran == ["c1"]
+
+
+async def test_story_6_what_a_review_had_yet_to_see_is_withheld() -> None:
+    """D-25: the content stays in the log only."""
+    crash = Crashed("c1", reviewed=True)
+    await crash.dies("AA c1", "SD c2 ok", quick=["c2"])
+    assert (await crash.goes_on())[:6] == tokens("""
+        SO 2 resume · AD c1 allowed-once · ST c1 · TR c1 ok · TR c2 ERR[RESULT_WITHHELD] · SE 1.1 tools
+    """)
+    unseen = Crashed("c1")
+    await unseen.dies("AA c1", "SD c2 ok", quick=["c2"])
+    assert (await unseen.goes_on())[3:5] == tokens("TR c1 ok · TR c2 ok")
+    assert crash.ran == unseen.ran == ["c1"]
+
+
+async def test_story_6_a_clean_exit_keeps_what_a_crash_keeps() -> None:
+    """CA-10b: on a durable store leaving the agent writes nothing while c1 waits."""
+    crash = Crashed("c1")
+    store = BrittleStore()  # claims to be durable
+    model = ScriptedModel(calls(call("write", name="c1"), call("write", name="c2", quick=True)))
+    async with crash.agent(model, hangs=True, store=store) as agent:
+        agent.followup("go")
+        await until(agent.session, "AA c1", "SD c2 ok")
+        await asyncio.sleep(1)
+        assert agent.status is Status.WAITING
+        session_id, head = agent.session.id, agent.session.head
+    assert agent.session.head == head
+    async with crash.agent(ScriptedModel(says("…")), hangs=False, session=session_id, store=store) as agent:
+        await agent.idle()
+        assert log(agent.session, after="SD c2 ok") == tokens("""
+            SO 2 resume · AD c1 allowed-once · ST c1 · TR c1 ok · TR c2 ok · SE 1.1 tools
+            SS 1.2 · RH resume · RQ 1 · CH* · AM"…" · SE 1.2 completed · TE 1 completed
+        """)
+        assert_laws(agent.session)
+    assert crash.ran == ["c2", "c1"]
+
+
+async def test_story_6_the_clock_of_the_budget_stands_still_while_it_waits() -> None:
+    """BU: for days, and while nobody drives."""
+    crash = Crashed("c1")
+    store, budget = BrittleStore(), Budget(wall=60)
+    model = ScriptedModel(calls(call("write", name="c1")))
+    async with crash.agent(model, hangs=True, store=store, budget=budget) as agent:
+        agent.followup("go")
+        await until(agent.session, "AA c1")
+        await asyncio.sleep(3 * 86_400)
+        session_id = agent.session.id
+    await asyncio.sleep(3 * 86_400)
+    async with crash.agent(
+        ScriptedModel(says("…")), hangs=False, session=session_id, store=store, budget=budget
+    ) as agent:
+        await agent.idle()
+        assert log(agent.session)[-1] == "TE 1 completed"
+        assert agent.session.state.tally.wall_ms < 60_000
 
 
 async def test_story_7_a_post_hook_ends_the_turn_after_this_batch() -> None:
