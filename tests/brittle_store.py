@@ -93,6 +93,9 @@ class BrittleJournal:
     async def refresh(self) -> int:
         return await self._inner.refresh()
 
+    async def news(self, seconds: float) -> None:
+        await self._inner.news(seconds)
+
     async def close(self) -> None:
         await self._inner.close()
         self._store.check()

@@ -1,4 +1,4 @@
-"""What every store promises, run against each of them; what only a disk can show is in test_sqlite_store.py."""
+"""What every store promises, run against each of them; what only a disk can show is in tests of their own."""
 
 from __future__ import annotations
 
@@ -22,33 +22,27 @@ from interlock.errors import (
 )
 from interlock.log.event import Event
 from interlock.log.facts import (
+    ApprovalAsked,
+    ApprovalDecided,
     AssistantChunk,
     Fact,
     InboxSpliced,
     SessionCreated,
     StepStart,
+    ToolResulted,
     TurnStart,
     Unknown,
     UserMessage,
 )
 from interlock.log.messages import Message, Source, Text
 from interlock.log.packing import MAX_RUN
-from interlock.log.stores.memory import MemoryStore
-from interlock.log.stores.sqlite import SQLiteStore
+from interlock.log.stores.query import Where
 from interlock.log.stores.store import Journal, SessionInfo, Store
 
+from .conftest import AnyStore
 from .fact_strategies import logs
 
 T0 = 1_700_000_000_000
-STORES: dict[str, Callable[[Path], MemoryStore | SQLiteStore]] = {
-    "memory": lambda folder: MemoryStore(),
-    "sqlite": lambda folder: SQLiteStore(folder / "log.db"),
-}
-
-
-@pytest.fixture(params=STORES)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> MemoryStore | SQLiteStore:
-    return STORES[request.param](tmp_path)
 
 
 def lines(*facts: Fact, first: int = 0) -> list[Event]:
@@ -247,6 +241,84 @@ async def test_a_closed_store_refuses_everything(store: Store) -> None:
             await refused
 
 
+async def test_half_a_character_is_kept(store: Store) -> None:
+    """A model may stream half of a surrogate pair in each of two chunks."""
+    async with store:
+        journal = await store.create("s")
+        halves = lines(*[AssistantChunk(0, "text", text=text) for text in ("a", "\ud83d", "\ude00 ")])
+        journal.write(halves)
+        await journal.close()
+        assert list((await store.open("s")).read()) == halves
+
+
+async def test_big_texts_come_back_as_they_were(store: Store) -> None:
+    text = "".join(f"line {i}\n" for i in range(20_000))
+    reference = {"artifact": "0" * 64, "bytes": 1, "media_type": "text/plain", "preview": ""}
+    log = lines(
+        StepStart(1, 1),
+        ToolResulted(0, "c1", (Text(text), Text("short")), meta=reference),
+        ToolResulted(0, "c2", (Text(text),), meta={"again": [text, reference]}),
+        ToolResulted(0, "c3", (Text(text[:-1]),)),
+    )
+    async with store:
+        journal = await store.create("s")
+        journal.write(log)
+        assert list(journal.read()) == log  # from memory
+        await journal.close()
+        assert list(journal.read()) == log  # from the store
+        assert list(journal.read(2, 2)) == log[2:3]
+        assert list((await store.open("s", readonly=True)).read()) == log
+
+
+async def test_a_fact_that_is_no_json_is_refused_with_its_batch(store: Store) -> None:
+    if not store.durable:
+        pytest.skip("nothing is encoded in memory")
+    async with store:
+        journal = await store.create("s")
+        for event in (
+            Event(1, T0, 1, Unknown("plugin/noted", object()), ignorable=True),
+            Event(1, T0, 1, AssistantChunk(1, "usage", value={"n": 1j})),
+            Event(1, T0, 1, AssistantChunk(1, "text", text="\ud83d", value={"n": 1j})),
+            Event(1, T0, 1, AssistantChunk(1, "text", value="\ud83d")),
+            Event(1, T0, 1, ToolResulted(1, "c", (Text("\ud800"),))),
+        ):
+            with pytest.raises(ValueError, match=f"line 1, {event.type}"):
+                journal.write([*steps(1), event])
+            assert (journal.head, list(journal.read())) == (-1, [])
+        journal.write(steps(2))
+        await journal.close()
+        assert list((await store.open("s")).read()) == steps(2)
+
+
+@pytest.mark.parametrize("session_id", ["a/b", "..", ".hidden", "tab\there", "Größe", "a b%20c", "index"])
+async def test_an_id_may_be_any_text(store: Store, session_id: str) -> None:
+    async with store:
+        journal = await store.create(session_id)
+        journal.write(steps(2))
+        await journal.close()
+        with pytest.raises(DuplicateSession):
+            await store.create(session_id)
+        assert [info.id for info in await store.list()] == [session_id]
+        assert (await store.open(session_id)).head == 1
+
+
+async def test_a_follower_is_told_of_new_lines(store: Store) -> None:
+    async with store:
+        writer = await store.create("s")
+        writer.write(steps(1))
+        await writer.barrier()
+        reader = await store.open("s", readonly=True)
+        written = 1
+        while written < 30:
+            writer.write(steps(3, first=written))
+            written += 3
+            await writer.barrier()
+            async with asyncio.timeout(60):
+                while await reader.refresh() < written - 1:
+                    await reader.news(0.01)
+            assert list(reader.read(written - 4)) == steps(4, first=written - 4)
+
+
 async def test_what_an_unknown_type_says_depends_on_whether_it_may_be_skipped(store: Store) -> None:
     """Law 10, in the store: nothing is half-read."""
     async with store:
@@ -299,6 +371,20 @@ async def test_paging_through_a_list_misses_no_session(store: Store) -> None:
         assert len(await store.list(limit=100)) == len(moments)
 
 
+async def test_sessions_are_listed_by_where_they_work_and_searched_by_what_was_said(store: Store) -> None:
+    async with store:
+        for name in ("a", "b"):
+            journal = await store.create(name)
+            said = UserMessage("m1", Source("person"), "user", (Text(f"Paint door {name} green"),))
+            journal.write(lines(SessionCreated("1.0", name, f"/home/{name}"), TurnStart(1), said))
+            await journal.close()
+        assert [info.id for info in await store.list(where=Where(cwd="/home/b"))] == ["b"]
+        assert await store.search("green wall") == []
+        assert sorted(match.session for match in await store.search("green")) == ["a", "b"]
+        (match,) = await store.search("green", where=Where(cwd="/home/a"))
+        assert (match.session, match.seq, match.place) == ("a", 2, "prompt")
+
+
 def _said(text: str, kind: str = "person") -> Message:
     return Message.user(text, id="m1", source=Source(kind))  # type: ignore[arg-type]  # one of its kinds
 
@@ -349,12 +435,13 @@ def writings(draw: st.DrawFn) -> list[tuple[list[Event], str]]:
     return [(log[a:b], draw(then)) for a, b in pairwise(cuts)]
 
 
-@pytest.mark.parametrize("kind", STORES)
 @settings(deadline=None, max_examples=60)
-@given(writings())
-def test_a_journal_is_a_list_of_events(kind: str, batches: list[tuple[list[Event], str]]) -> None:
+@given(batches=writings())
+def test_a_journal_is_a_list_of_events(
+    make_store: Callable[[Path], AnyStore], batches: list[tuple[list[Event], str]]
+) -> None:
     async def play(folder: Path) -> None:
-        async with STORES[kind](folder) as store:
+        async with make_store(folder) as store:
             journal: Journal = await store.create("s")
             expected: list[Event] = []
             for batch, then in batches:
@@ -374,3 +461,42 @@ def test_a_journal_is_a_list_of_events(kind: str, batches: list[tuple[list[Event
 
     with TemporaryDirectory() as folder:
         asyncio.run(play(Path(folder)))
+
+
+def asking(*asked: tuple[str, str]) -> list[Fact]:
+    """`("?", id)` asks, `("!", id)` decides."""
+    return [
+        ApprovalAsked(id_, 0, "sure?", {}, "d") if what == "?" else ApprovalDecided(id_, 0, "d", "rejected")
+        for what, id_ in asked
+    ]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    courses=st.lists(
+        st.lists(st.tuples(st.sampled_from("?!"), st.sampled_from("ab")), max_size=6), min_size=1, max_size=3
+    )
+)
+def test_the_open_approvals_are_those_asked_and_not_decided(
+    make_store: Callable[[Path], AnyStore], courses: list[list[tuple[str, str]]]
+) -> None:
+    """Without reading a log; also what is asked again after it was decided."""
+
+    async def ask_all(folder: Path) -> None:
+        expected: list[tuple[str, int]] = []
+        async with make_store(folder) as store:
+            for n, course in enumerate(courses):
+                journal = await store.create(f"s{n}")
+                last: dict[str, int] = {}
+                for seq, (what, id_) in enumerate(course):
+                    if what == "?":
+                        last[id_] = seq
+                    else:
+                        last.pop(id_, None)
+                expected += sorted([(f"s{n}", seq) for seq in last.values()])
+                journal.write(lines(*asking(*course)))
+                await journal.barrier()
+            assert sorted(await store.approvals()) == expected
+
+    with TemporaryDirectory() as folder:
+        asyncio.run(ask_all(Path(folder)))

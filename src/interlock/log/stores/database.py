@@ -69,6 +69,38 @@ _SCHEMA = (
     f"PRAGMA user_version = {FORMAT}",
 )
 
+# Which questions are open, so that listing them reads no log. The file keeps it by itself, whoever writes: a version
+# that knows nothing of it does so, too, which is why it is no new format.
+_OPEN_APPROVALS = (
+    """
+    CREATE TABLE open_approval (
+        session INTEGER NOT NULL,
+        id TEXT NOT NULL,
+        asked INTEGER NOT NULL,             -- the seq of its approval/asked
+        PRIMARY KEY (session, id)
+    ) WITHOUT ROWID""",
+    """
+    CREATE TRIGGER approvals_open AFTER INSERT ON event WHEN NEW.type = 'approval/asked'
+    BEGIN
+        INSERT OR REPLACE INTO open_approval
+        VALUES (NEW.session, json_extract(CAST(NEW.data AS TEXT), '$.approval_id'), NEW.first);
+    END""",
+    """
+    CREATE TRIGGER approvals_close AFTER INSERT ON event WHEN NEW.type = 'approval/decided'
+    BEGIN
+        DELETE FROM open_approval
+        WHERE session = NEW.session AND id = json_extract(CAST(NEW.data AS TEXT), '$.approval_id');
+    END""",
+    """
+    INSERT INTO open_approval
+    SELECT session, json_extract(CAST(data AS TEXT), '$.approval_id') AS id, max(first) FROM event AS asked
+    WHERE type = 'approval/asked' AND NOT EXISTS (
+        SELECT 1 FROM event WHERE session = asked.session AND first > asked.first AND type = 'approval/decided'
+        AND json_extract(CAST(data AS TEXT), '$.approval_id')
+            = json_extract(CAST(asked.data AS TEXT), '$.approval_id'))
+    GROUP BY session, id""",
+)
+
 
 def default_path(environ: Mapping[str, str] = os.environ) -> Path:
     """`$INTERLOCK_HOME/interlock.db`, else the file in the user's state folder (XDG Base Directory Specification)."""
@@ -105,6 +137,12 @@ def prepare(path: Path) -> sqlite3.Connection:
             connection.execute("COMMIT")
         if (found := _format(connection)) > FORMAT:
             raise NewerFormat(str(path), found, FORMAT)
+        if not _lists_approvals(connection):
+            connection.execute("BEGIN IMMEDIATE")
+            if not _lists_approvals(connection):
+                for statement in _OPEN_APPROVALS:
+                    connection.execute(statement)
+            connection.execute("COMMIT")
     except BaseException:
         connection.close()
         raise
@@ -114,6 +152,11 @@ def prepare(path: Path) -> sqlite3.Connection:
 def connect(path: Path) -> sqlite3.Connection:
     """A connection whose transactions are written out. It belongs to the calling thread."""
     return sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, cached_statements=256)
+
+
+def _lists_approvals(connection: sqlite3.Connection) -> bool:
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'open_approval'").fetchone()
+    return found is not None
 
 
 def _format(connection: sqlite3.Connection) -> int:

@@ -5,6 +5,8 @@ Lives here: `MemoryStore` and its journals. A session outlives its journals for 
 
 from __future__ import annotations
 
+import asyncio
+import builtins
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
@@ -20,9 +22,11 @@ from interlock.errors import (
     UnknownSession,
 )
 from interlock.log.event import Event
-from interlock.log.facts import AssistantChunk
+from interlock.log.facts import ApprovalAsked, ApprovalDecided, AssistantChunk
 from interlock.log.packing import Run, runs, unpack
 from interlock.log.stores.listing import About
+from interlock.log.stores.query import Match, Where
+from interlock.log.stores.scanning import list_by_scan, search_by_scan
 from interlock.log.stores.store import SessionInfo
 
 _seq = attrgetter("seq")
@@ -116,6 +120,9 @@ class MemoryJournal:
     async def refresh(self) -> int:
         return self._lines.head
 
+    async def news(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
     async def close(self) -> None:
         if self._lines.writer is self:
             self._lines.writer = None
@@ -142,6 +149,18 @@ def _info(lines: _Lines) -> SessionInfo:
         agent=about.agent,
         title=about.title,
     )
+
+
+def _open(lines: _Lines) -> list[int]:
+    """The lines that ask what nothing has decided."""
+    asked: dict[str, int] = {}
+    for row in lines.rows:
+        if isinstance(row, Event):
+            if type(row.fact) is ApprovalAsked:
+                asked[row.fact.approval_id] = row.seq
+            elif type(row.fact) is ApprovalDecided:
+                asked.pop(row.fact.approval_id, None)
+    return list(asked.values())
 
 
 class MemoryStore:
@@ -173,13 +192,24 @@ class MemoryStore:
             lines.writer = journal
         return journal
 
-    async def list(self, *, limit: int = 50, before: int | None = None) -> list[SessionInfo]:
+    async def list(
+        self, *, limit: int = 50, before: int | None = None, where: Where | None = None
+    ) -> list[SessionInfo]:
+        if where is not None:
+            return await list_by_scan(self, limit=limit, before=before, where=where)
         self._check_open()
         written = [_info(lines) for lines in self._sessions.values() if lines.head >= 0]
         infos = [info for info in reversed(written) if before is None or info.updated < before]
         infos.sort(key=attrgetter("updated"), reverse=True)
         page = infos[:limit]
         return page + [info for info in infos[limit:] if info.updated == page[-1].updated]
+
+    async def search(self, text: str, *, where: Where | None = None, limit: int = 20) -> builtins.list[Match]:
+        return await search_by_scan(self, text, where=where or Where(), limit=limit)
+
+    async def approvals(self) -> builtins.list[tuple[str, int]]:
+        self._check_open()
+        return [(lines.session_id, asked) for lines in self._sessions.values() for asked in _open(lines)]
 
     def _check_open(self) -> None:
         if self._closed:

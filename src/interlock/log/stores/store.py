@@ -6,6 +6,7 @@ folds nothing. One contract test-suite runs against every store.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
@@ -13,6 +14,7 @@ import msgspec
 
 from interlock.errors import StoreFailed
 from interlock.log.event import Event
+from interlock.log.stores.query import Match, Where
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
@@ -73,6 +75,12 @@ class Journal(Protocol):
     async def refresh(self) -> int:
         """Look whether another process has written; the head. Only of use on a read-only journal."""
 
+    async def news(self, seconds: float) -> None:
+        """Wait until another process may have written, for about so long. Only of use on a read-only journal.
+
+        A store that is told of new lines returns sooner where there are some, and later where there are none.
+        """
+
     async def close(self) -> None:
         """Barrier, then let go. Closing twice is harmless.
 
@@ -103,10 +111,21 @@ class Store(Protocol):
             SessionBusy: it is open for writing already.
         """
 
-    async def list(self, *, limit: int = 50, before: int | None = None) -> list[SessionInfo]:
-        """Sessions that have a line, last updated first; `before` (epoch ms) pages on.
+    async def list(
+        self, *, limit: int = 50, before: int | None = None, where: Where | None = None
+    ) -> list[SessionInfo]:
+        """Sessions that have a line, of those that are meant, last updated first; `before` (epoch ms) pages on.
 
         Those updated in the same millisecond as the last of a page come with it, so that paging misses none.
+        """
+
+    async def search(self, text: str, *, where: Where | None = None, limit: int = 20) -> builtins.list[Match]:
+        """Lines that have these words (see `Query`), in all sessions, the best first. No text is wrong."""
+
+    async def approvals(self) -> builtins.list[tuple[str, int]]:
+        """Which approvals are open, by what is on disk: the session's id, and the seq of its `approval/asked`.
+
+        The oldest first within a session. It reads no log.
         """
 
     async def close(self) -> None:
