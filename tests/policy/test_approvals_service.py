@@ -364,6 +364,7 @@ async def test_an_answer_that_is_refused_changes_nothing() -> None:
     assert (mismatch.value.given, mismatch.value.shown) == ("another", "digest")
     refusals: list[tuple[type[Exception], str, Callable[[], None]]] = [
         (AnswerMismatch, "Look at it again", lambda: service.answer("a1", Rejected(digest="another"))),
+        (AnswerMismatch, "Look at it again", lambda: service.answer("a1", Approved(digest=STALE), digest=request.digest)),
         (MayNotApprove, "guest", lambda: service.answer("a1", Approved(), principal=Principal("guest", may_approve=False))),
         (MayNotApprove, "chat room", lambda: service.answer("a1", Approved(), channel="chat room")),
         (UnknownApproval, "Open are: a1", lambda: service.answer("a2", Approved())),

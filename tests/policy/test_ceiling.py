@@ -295,6 +295,13 @@ def test_a_ceiling_that_is_named_has_to_be_there(tmp_path: Path, monkeypatch: py
         Agent(ScriptedModel())
 
 
+def test_a_ceiling_that_may_be_there_and_cannot_be_looked_for_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "etc").symlink_to("etc")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        ceiling_of(system=tmp_path / "etc" / "policy.toml")
+    assert ceiling_of(system=tmp_path / "nothing" / "policy.toml").files == ()
+
+
 def test_all_of_them_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system's, the one of the environment and the given one: none replaces another."""
     system = written(tmp_path, 'presets = ["plan", "ask"]\n[budget]\nsteps = 5\ntokens = 9', "system.toml")

@@ -140,3 +140,21 @@ def test_a_file_that_is_wrong_stops_the_start(folder: Path, text: str, problem: 
     with pytest.raises(ConfigError) as caught:
         Settings.load(folder)
     assert str(caught.value).startswith("interlock.toml" + problem)
+
+
+def test_a_person_is_shown_the_folders_that_a_file_would_add_before_trusting_it(tmp_path: Path) -> None:
+    (tmp_path / ".claude").mkdir()
+    (tmp_path / ".claude" / "settings.json").write_text('{"permissions": {"additionalDirectories": ["/"]}}')
+    (tmp_path / "interlock.toml").write_text('[permissions]\nadditional_directories = ["../a", "/b"]\n')
+    settings = Settings.load(tmp_path, trusted=False, home=tmp_path / "home")
+    assert settings.rules.additional == ()
+    assert sorted(settings.held_back()) == [
+        "folders beside the workspace: ../a, /b (interlock.toml)",
+        "folders beside the workspace: / (.claude/settings.json)",
+    ]
+
+
+def test_a_table_that_nobody_reads_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "interlock.toml").write_text("[approvals]\ntimeout = 60\n")
+    with pytest.raises(ConfigError, match="'approvals' is not a key"):
+        Settings.load(tmp_path, home=tmp_path / "home")

@@ -16,7 +16,7 @@ import pytest
 
 from interlock.log.facts import Said
 from interlock.policy.approval import ApprovalRequest, Approved, Rejected
-from interlock.policy.printable import printable
+from interlock.policy.printable import one_line, printable
 from interlock.policy.terminal import TerminalApprover, question
 from interlock.tools.call import ToolCall
 
@@ -184,10 +184,15 @@ def test_the_question_shows_the_arguments_as_they_would_run() -> None:
         ("cod.\u202etxt", "cod.\\u202etxt"),
         ("\u3000\xa0", "\u3000\xa0"),
         ("a\rb\u2028", "a\\x0db\\u2028"),
+        ("a\u115f\u2800b", "a\\u115f\\u2800b"),
     ],
 )
 def test_printable_text_cannot_move_hide_or_reorder(text: str, shown: str) -> None:
     assert printable(text) == shown
+
+
+def test_on_one_line_nobody_adds_a_line_that_looks_like_one_of_ours() -> None:
+    assert one_line("rm x\nby rule Bash(*)\t\x1b") == "rm x\\nby rule Bash(*)\\t\\x1b"
 
 
 # What may be answered

@@ -183,7 +183,7 @@ def ceiling_of(given: Ceiling | str | Path | None = None, *, system: Path = SYST
         ConfigError: one that is named cannot be read, or is wrong; the file of the system need not be there.
     """
     made = Ceiling()
-    if os.path.lexists(system):
+    if _there(system):
         made = made.and_(read_ceiling(system))
     named = os.environ.get(VARIABLE)
     if named:
@@ -191,6 +191,20 @@ def ceiling_of(given: Ceiling | str | Path | None = None, *, system: Path = SYST
     if given is not None:
         made = made.and_(given if isinstance(given, Ceiling) else read_ceiling(Path(given)))
     return made
+
+
+def _there(path: Path) -> bool:
+    """
+    Raises:
+        ConfigError: nobody can say, since a folder above it may not be entered: it may hold a ceiling.
+    """
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise RuleError(f"it cannot be read: {error.strerror}", file=str(path)) from None
+    return True
 
 
 def read_ceiling(path: Path) -> Ceiling:

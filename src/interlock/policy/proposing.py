@@ -15,10 +15,11 @@ from interlock.policy.rules.rule import Rule, RuleError
 from interlock.policy.rules.ruleset import RuleSet
 from interlock.tools.call import ToolCall
 
-#: Commands that a person means as a whole, whatever follows. They build, test and look; none of them publishes.
+#: Commands that a person means as a whole, whatever follows. They build, test and look; none of them
+#: publishes or removes.
 FAMILIES = (
     "cargo bench", "cargo build", "cargo check", "cargo clippy", "cargo fmt", "cargo test", "git add", "git blame",
-    "git branch", "git commit", "git diff", "git fetch", "git log", "git show", "git stash list", "git status",
+    "git commit", "git diff", "git fetch", "git log", "git show", "git stash list", "git status",
     "go build", "go test", "go vet", "ls", "mypy", "npm run build", "npm run lint", "npm run test", "npm test",
     "pip list", "pip show", "pnpm test", "pytest", "python -m pytest", "python3 -m pytest", "ruff", "tox", "tsc",
     "uv run mypy", "uv run pytest", "uv run ruff", "yarn test",

@@ -26,7 +26,7 @@ from interlock.tools.confinement import SandboxMode
 
 DEFAULT = "ask"  # the preset of every command
 
-_TABLES = ("permissions", "preset", "sandbox", "hooks", "approvals")
+_TABLES = ("permissions", "preset", "sandbox", "hooks")
 #: Whose word counts first: a file that was named, then the nearest one.
 _NEAREST = ("file", "local", "project", "user")
 
@@ -134,7 +134,12 @@ class Settings:
             if finding.kind == "held-back"
         ]
         for document in self.documents:
-            if document.is_toml and document.origin in ("project", "local"):
+            if document.origin not in ("project", "local"):
+                continue
+            key = "additional_directories" if document.is_toml else "additionalDirectories"
+            if folders := document.data.get("permissions", {}).get(key):
+                said.append(f"folders beside the workspace: {', '.join(folders)} ({document.shown})")
+            if document.is_toml:
                 said += [f"{key} ({document.shown})" for key in ("preset", "sandbox") if key in document.data]
         return said
 

@@ -24,7 +24,7 @@ from interlock.policy.approval import ApprovalRequest, Approved, Rejected
 from interlock.policy.aside import aside
 from interlock.policy.lines import Lines, LineTooLong
 from interlock.policy.preview import Kind, Line, preview
-from interlock.policy.printable import printable
+from interlock.policy.printable import one_line, printable
 from interlock.tools.arguments import InvalidArguments
 
 if TYPE_CHECKING:
@@ -203,11 +203,11 @@ def question(request: ApprovalRequest) -> str:
 
 def _shown(request: ApprovalRequest, edited: Mapping[str, Any] | None) -> list[Line]:
     call = request.call
-    lines = [Line("plain", f"\n{printable(call.name)} wants to run: {printable(request.question)}")]
+    lines = [Line("plain", f"\n{one_line(call.name)} wants to run: {one_line(request.question)}")]
     if edited is not None:
-        lines = [Line("plain", f"\n{printable(call.name)}, as you changed it:")]
+        lines = [Line("plain", f"\n{one_line(call.name)}, as you changed it:")]
     elif by := asked_by(request):
-        lines.append(Line("note", f"  asked by {printable(by)}"))
+        lines.append(Line("note", f"  asked by {one_line(by)}"))
     lines += [
         Line(line.kind, f"  {line.text}")
         for line in preview(edited or call.arguments, call.tool.subject, call.cwd)
@@ -216,9 +216,9 @@ def _shown(request: ApprovalRequest, edited: Mapping[str, Any] | None) -> list[L
         return lines
     session, always = request.rule("session"), request.rule("always")
     if session is not None:
-        lines.append(Line("plain", f"  s = yes, and not asked again in this session: {printable(session)}"))
+        lines.append(Line("plain", f"  s = yes, and not asked again in this session: {one_line(session)}"))
     if always is not None:
-        lines.append(Line("plain", f"  a = yes, and never asked again in this folder: {printable(always)}"))
+        lines.append(Line("plain", f"  a = yes, and never asked again in this folder: {one_line(always)}"))
     if request.expires is not None:
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(request.expires / 1000))
         lines.append(Line("note", f"  without an answer by {moment} it is a no"))

@@ -158,6 +158,8 @@ _PRE = [
     claude("PreToolUse", inside("PreToolUse", permissionDecision="defer", additionalContext="lost"), Answer(permission=Permission("defer")), DECISION),
     claude("PreToolUse", {"decision": "block", "reason": "old way"}, deny("old way"), "decision", "reason"),
     claude("PreToolUse", {"decision": "approve"}, Answer(permission=Permission("allow")), "decision"),
+    claude("PreToolUse", {"decision": "block", "reason": "no", "hookSpecificOutput": {"hookEventName": "PreToolUse",
+           "permissionDecision": "allow"}}, deny("no")),
     # JSON counts whatever the exit code, but 2 blocks whatever the JSON says
     claude("PreToolUse", inside("PreToolUse", permissionDecision="ask"), Answer(permission=Permission("ask")), code=1),
     claude("PreToolUse", inside("PreToolUse", permissionDecision="allow"), deny("stop"), CODE, code=2, stderr="stop"),

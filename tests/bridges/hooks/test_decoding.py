@@ -152,3 +152,35 @@ def test_what_a_failure_means(event: EventName, on_failure: object, expected: An
 def test_a_gate_that_failed_rewrites_nothing() -> None:
     failed = Answer(failure="timed out", input=InputChange({"command": "x"}))
     assert settled("PreToolUse", None, failed).input is None
+
+
+DENY = '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}}'
+
+
+@pytest.mark.parametrize(
+    ("stdout", "problem"),
+    [
+        (f"checking\n{DENY}\n", "text before the JSON"),
+        (f"checking\n{DENY}\ndone\n", "text before the JSON"),
+        ('a\n{\n "decision":\n "block"}', "text before the JSON"),
+        ('{"permissionDecision": "deny"}', "inside hookSpecificOutput"),
+        ('{"hook_specific_output": {"permission_decision": "deny"}}', "write hookSpecificOutput"),
+        ('{"Decision": "block"}', "write decision"),
+        ('{"decision": "block", "decision": "approve"}', "not valid JSON"),
+    ],
+)
+def test_a_no_that_is_written_in_the_wrong_way_lets_nothing_pass(stdout: str, problem: str) -> None:
+    answer = DIALECTS["claude"].decode(occurrence(HAPPENINGS["PreToolUse"]), Printed(0, stdout, ""))
+    assert answer.failure and problem in answer.failure
+    assert [problem in one.what for one in answer.problems] == [True]
+    for dialect in DIALECTS.values():
+        answer = dialect.decode(occurrence(HAPPENINGS["PreToolUse"]), Printed(0, stdout, ""))
+        assert refuses(settled("PreToolUse", None, answer)), dialect
+
+
+@pytest.mark.parametrize(
+    "stdout", ["all is well", "{}", 'a\n{"level": "info"}', "a\n{b", "[1]", '{"metrics": {}}']
+)
+def test_text_that_holds_no_answer_lets_a_call_pass(stdout: str) -> None:
+    answer = DIALECTS["claude"].decode(occurrence(HAPPENINGS["PreToolUse"]), Printed(0, stdout, ""))
+    assert not refuses(settled("PreToolUse", None, answer))

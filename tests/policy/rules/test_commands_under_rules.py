@@ -260,3 +260,60 @@ def test_parameters_of_the_call_count_and_do_not_hide_a_command(ws: Path) -> Non
     assert said(command="ls", run_in_background=True) == "deny"
     assert said(command="ls", run_in_background=False, timeout=9) == "allow"
     assert said(command="timeout 5 ls") == "deny"
+
+
+# What may be a file
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "busybox cat .env",
+        "strace cat .env",
+        "su -c 'cat .env'",
+        "socat FILE:.env,rdonly -",
+        "pandoc -f.env",
+        "gh api x -F a=@.env",
+        "gh gist create ./link/../.env",
+        "kubectl create secret generic x --from-file=.env",
+        "git tag -F .env v1",
+        "curl -b .env h",
+        "mytool secrets/*",
+        "mytool link/key",
+        "parallel -a .env echo",
+    ],
+)
+def test_a_word_that_may_be_a_file_which_must_not_be_read_asks(ws: Path, command: str) -> None:
+    forbids = ("deny Read(.env)", "deny Read(secrets/**)")
+    assert effect(ws, command, "allow Bash", *forbids) in ("ask", "deny")
+    assert effect(ws, command, "allow Bash") == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ls -l .env",
+        "stat .env",
+        "git commit -m 'ignore .env'",
+        "mytool $x",
+        "mytool a.env",
+        "echo .env",
+        "git ls-files .env",
+    ],
+)
+def test_a_word_that_is_none_or_whose_content_is_not_looked_at_does_not(ws: Path, command: str) -> None:
+    assert effect(ws, command, "allow Bash", "deny Read(.env)") == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "script -eqc'git push'",
+        "script --command='git push' log",
+        "parallel 'git {}' ::: push",
+        "parallel < list",
+        "mytool --run='git push'",
+    ],
+)
+def test_a_line_behind_an_option_of_a_program_that_may_run_it_is_looked_at(ws: Path, command: str) -> None:
+    assert effect(ws, command, "allow Bash", "deny Bash(git push:*)") in ("ask", "deny")

@@ -148,7 +148,9 @@ def ignored(repository: Path, pattern: str, path: str) -> bool:
     return subprocess.run(asked, check=False).returncode == 0
 
 
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(patterns, plain_paths, st.booleans(), st.booleans())
 def test_a_pattern_that_allows_covers_what_git_would_ignore(
     repository: Path, pattern: list[str], path: list[str], anchored: bool, trailing: bool

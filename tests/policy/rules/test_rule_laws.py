@@ -62,7 +62,9 @@ def decide(cwd: Path, written: Sequence[str], tool: str, subject: object) -> Rul
     return rules(cwd, *written).decide(Action.named(tool, subject, cwd))
 
 
-law = settings(deadline=None, max_examples=examples(250), suppress_health_check=[HealthCheck.function_scoped_fixture])
+law = settings(
+    deadline=None, max_examples=examples(250), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @law

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -195,3 +196,22 @@ def test_deep_nesting_is_a_doubt_not_a_crash() -> None:
     ):
         command = opening * 300 + "ls" + closing * 300
         assert analyse(command).unknown, command
+
+
+def test_no_character_ends_the_process() -> None:
+    """The scanner of the grammar reads beyond its tables where a character is none of the first 256."""
+    code = (
+        "from interlock.policy.shell import analyse\n"
+        "for point in range(0x10FFFF, 0x10000, -1001):\n"
+        "    for form in ('{}', 'a{{{}', '${}', 'x[{}', 'a&b{}'):\n"
+        "        analyse(form.format(chr(point)))\n"
+    )
+    for _ in range(3):  # where the tables lie is another place each time
+        assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
+@given(st.text(alphabet="é😀日\u3000İa", min_size=1, max_size=6))
+def test_a_letter_of_any_script_is_a_letter_of_a_word(word: str) -> None:
+    analysis = analyse(f"echo {word} | grep 日本; ls é/*")
+    assert [found.program for found in analysis.commands] == ["echo", "grep", "ls"]
+    assert not [doubt for doubt in analysis.unknown if doubt.kind == "unreadable"]

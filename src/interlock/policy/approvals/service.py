@@ -16,6 +16,7 @@ from typing import assert_never
 
 from interlock.errors import (
     AlreadyDecided,
+    AnswerMismatch,
     ConfigError,
     MayNotApprove,
     UnknownApproval,
@@ -202,8 +203,12 @@ class Approvals:
             raise MayNotApprove(approval_id, who.id)
         if any(one.name == channel and not one.may_approve for one in self._channels):
             raise MayNotApprove(approval_id, channel)
-        if digest is not None and digest != getattr(answer, "digest", None):
-            answer = replace(answer, digest=digest)
+        if digest is not None:
+            stated: str | None = getattr(answer, "digest", None)
+            if stated is not None and stated != digest:
+                raise AnswerMismatch(approval_id, stated, digest)
+            if stated is None:
+                answer = replace(answer, digest=digest)
         by = who.id if who is not None else None
         asking = self._open.get(approval_id)
         if asking is None:

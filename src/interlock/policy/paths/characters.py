@@ -11,7 +11,7 @@ from unicodedata import category, name
 # private use: nothing that a name needs. Blanks other than the space look like it.
 _CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs"})
 #: Letters and marks that show nothing.
-_INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 
 
 def hidden_character(text: str) -> str | None:
@@ -21,7 +21,7 @@ def hidden_character(text: str) -> str | None:
     for c in text:
         if c == " ":
             continue
-        if category(c) in _CATEGORIES or c in _INVISIBLE or _selects_variation(c):
+        if category(c) in _CATEGORIES or c in INVISIBLE or _selects_variation(c):
             return (
                 f"it contains U+{ord(c):04X} ({name(c, 'a control character').lower()}), which cannot be seen"
             )

@@ -24,6 +24,7 @@ NAMES: dict[str, str] = {
     **dict.fromkeys((".git", ".gitconfig", ".gitmodules", ".githooks", ".hg", ".svn", ".jj"), _GIT),
     **dict.fromkeys(
         (
+            "grants.toml", "hook-trust.json", "interlock.db", "interlock.db-wal",
             ".claude", ".claude.json", ".codex", ".gemini", ".cursor", ".windsurf", ".continue", ".interlock",
             "interlock.toml", "interlock.local.toml", ".mcp.json", ".aider.conf.yml", ".opencode", "opencode.json",
         ),
@@ -67,8 +68,11 @@ SEQUENCES: dict[tuple[str, ...], str] = {
     (".github", "hooks"): _AGENT,
     (".github", "copilot"): _AGENT,
     (".config", "interlock"): _AGENT,
+    (".local", "state", "interlock"): _AGENT,
     (".config", "systemd"): _HOOK,
     (".config", "autostart"): _HOOK,
+    (".config", "environment.d"): _SHELL,
+    (".local", "bin"): _SHELL,
     ("library", "launchagents"): _HOOK,
     (".config", "fish"): _SHELL,
     (".config", "nvim"): _EDITOR,

@@ -177,6 +177,9 @@ class _Looking:
             return
         if not use.unknown and use.paths and all(path in DEVICES for path in use.paths):
             return
+        if use.by == "named":
+            self._named(use)
+            return
         shown = " or ".join(use.paths) or "a path that is not known"
         speaking = self.rules.edit if use.access == "write" else self.rules.read
         kind: PartKind = "edit" if use.access == "write" else "read"
@@ -206,6 +209,19 @@ class _Looking:
         )
         if use.access == "write":
             self._protected(use, places, shown)
+
+    def _named(self, use: PathUse) -> None:
+        """Ask where a word that may be a file names one that must not be read."""
+        entries = [e for e in (*self.rules.read.deny, *self.rules.read.ask) if e.path is not None]
+        if not entries:
+            return
+        places = [self._locate(_plain_part(path) if _is_glob(use, path) else path) for path in use.paths]
+        shown = " or ".join(use.paths)
+        if met := self._forbidding(entries, places):
+            rule = met[0].rule
+            self.hearing.caution(shown, f"{rule.text} ({rule.where}) is about {shown}, which may be read")
+        elif use.glob:
+            self._reach(use, entries, shown, stays=False)
 
     def _locate(self, path: str) -> Located:
         return self.ground.locate(path, shell=True)

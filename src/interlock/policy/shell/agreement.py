@@ -6,6 +6,7 @@ error or missing part that tree-sitter reports.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, assert_never
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 Span = tuple[int, int]
 
+# The scanner of the grammar looks such characters up in a table of 256 places, and reads wherever that leads. To bash
+# all of them are letters of a word.
+_BEYOND = re.compile(r"[^\x00-\xff]")
 _DECLARES = frozenset(["declare", "typeset", "local", "export", "readonly", "unset", "unsetenv"])
 
 
@@ -42,7 +46,8 @@ def _parser() -> Parser:
 
 def disagreement(command: str, sequence: Sequence) -> str | None:
     """What is seen differently, in words; None if nothing is."""
-    source = command.encode("utf-8", "surrogatepass")
+    command = _BEYOND.sub("é", command)
+    source = command.encode()
     root = _parser().parse(source).root_node
     if root.has_error:
         return "the grammar of bash does not cover it"
@@ -59,7 +64,7 @@ def _offsets(command: str) -> list[int]:
     """The byte at which each character begins."""
     found = [0]
     for character in command:
-        found.append(found[-1] + len(character.encode("utf-8", "surrogatepass")))
+        found.append(found[-1] + len(character.encode()))
     return found
 
 

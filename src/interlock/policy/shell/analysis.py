@@ -25,7 +25,8 @@ DoubtKind: TypeAlias = Literal[
 Excuse: TypeAlias = Literal["nothing", "exact", "option", "program"]
 
 Access: TypeAlias = Literal["read", "write", "enter"]  # `enter`: a folder that `cd` goes to
-By: TypeAlias = Literal["redirection", "operand", "option"]
+# `named`: a word that the program may open, or not: it has no table, or the table does not say.
+By: TypeAlias = Literal["redirection", "operand", "option", "named"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,8 @@ class PathUse:
     was started in (a `cd` with a known target is already joined): a rule that forbids must be tried on each, one that
     allows must hold for each. `unknown`: it may be any path at all. `glob`: each path is a shell pattern.
     `tree`: everything below it too (`cp -r`, `tar`, `rm -r`). A write by redirection or by option needs an allow rule
-    of its own; an operand is only held to what forbids or asks. `option`: the word that made it so.
+    of its own; an operand is only held to what forbids or asks; what is no more than named asks where reading it is
+    forbidden. `option`: the word that made it so.
     """
 
     paths: tuple[str, ...]

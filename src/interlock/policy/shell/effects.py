@@ -251,6 +251,8 @@ class _Look(OptionReader):
         if kind == "url":
             for word in words:
                 self.found.urls.append(word.text)
+                if "@" in word.text and "://" not in word.text:  # `http post host file@name`
+                    self.mention(word, word.text)
                 if word.text.casefold().startswith("file:"):
                     self.path(word, "read", "operand", text=word.text.partition("://")[2])
             if (
@@ -261,6 +263,10 @@ class _Look(OptionReader):
                 self.doubt("option", "writes a file named by the address", "exact")
             return
         if kind == "none":
+            return
+        if kind == "named":
+            for word in words:
+                self.mention(word, word.text)
             return
         if kind in ("copy", "copy_if_two"):
             target = self.options & self.program.writes & {"-t", "--target-directory"}

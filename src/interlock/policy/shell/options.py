@@ -37,6 +37,19 @@ _MODULES_OF_CODE = frozenset(
 )
 
 
+def mentioned(text: str) -> tuple[str, ...]:
+    """The paths that a word may stand for if nothing is known of its program: whole, or behind `-f`, `=`, `@`, `:`."""
+    if " " in text or "\n" in text:
+        return ()
+    found = [] if text.startswith("-") else [text]
+    if re.match(r"-[^-].", text):
+        found.append(text[2:])
+    for mark in re.finditer(r"[=@:]", text):
+        found.append(re.split(r"[,;:]", text[mark.end() :])[0])
+        found.append(text[mark.end() :])
+    return tuple(dict.fromkeys([each for each in found if each not in ("", "-", ".")]))
+
+
 @dataclass(slots=True)
 class Effects:
     """`code`: strings that a shell would run, found by an option. `input`: it runs what comes on its input."""
@@ -205,6 +218,12 @@ class OptionReader(ABC):
                 self.path(holder, access, "option", option=name, text=value if holder is word else None)
         if name in spec.at_reads or name in program.at_reads:
             self.at_path(holder, value or "", name)
+        if value is not None and not any(
+            name in group
+            for each in (spec, program)
+            for group in (each.writes, each.reads, each.lists, each.code, program.source)
+        ):
+            self.mention(holder, value)
         if name in program.builds and name not in self.optional():
             self.built(holder, value or "", name)
         if name in program.enters or (name in ("-C", "--directory") and program.archive == "tar"):
@@ -276,6 +295,13 @@ class OptionReader(ABC):
         self.found.paths.append(
             PathUse(paths, access, by, unknown or not_known, glob, tree, option)  # type: ignore[arg-type]  # literals of this module
         )
+
+    def mention(self, word: Word, text: str) -> None:
+        """Note a word that may be a file, though the table does not say so."""
+        if word.literal is None:
+            return
+        for path in mentioned(text):
+            self.path(word, "read", "named", text=path)
 
     def at_path(self, word: Word, value: str, option: str) -> None:
         at = value.find("@")

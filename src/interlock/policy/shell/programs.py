@@ -17,7 +17,7 @@ import msgspec
 
 from interlock.errors import ConfigError
 
-Operands = Literal["none", "read", "write", "copy", "copy_if_two", "move", "url"]
+Operands = Literal["none", "named", "read", "write", "copy", "copy_if_two", "move", "url"]
 _VERSION = re.compile(r"-?[0-9]+(?:\.[0-9]+)*$")
 
 

@@ -27,7 +27,7 @@ from interlock.policy.shell.builtins import EVALUATES, FREE, builtin_doubts
 from interlock.policy.shell.effects import effects_of
 from interlock.policy.shell.following import MOVING, lone_search, moves, searches
 from interlock.policy.shell.knowledge import State, Steady, either
-from interlock.policy.shell.options import Effects
+from interlock.policy.shell.options import Effects, mentioned
 from interlock.policy.shell.programs import folded_program, table
 from interlock.policy.shell.reader import read
 from interlock.policy.shell.syntax import (
@@ -353,6 +353,7 @@ class Tracer:
         paths = [
             *(use for use in effects.paths if use.paths or use.unknown),
             *(self.used(use) for use in peeled.paths),
+            *self.named(inner),
         ]
         code = [*effects.code, *peeled.code]
         if name in EVALUATES and inner:
@@ -409,6 +410,17 @@ class Tracer:
                 paths, unknown, glob = self.locate(word, None)
                 effects.paths.append(PathUse(paths, "read", "operand", unknown, glob))
 
+    def named(self, words: tuple[Word, ...]) -> Iterator[PathUse]:
+        """What a program without a table may open: any of its words."""
+        if not words or words[0].literal is None or table().program(words[0].text) is not None:
+            return
+        for word in words[1:]:
+            if any(not piece.known for piece in word.pieces):
+                continue
+            for text in mentioned(word.text):
+                paths, unknown, glob = self.locate(word, text)
+                yield PathUse(paths, "read", "named", unknown, glob)
+
     def input_doubt(self, heredoc: tuple[Token, ...]) -> Doubt:
         if heredoc or self.fed == "text":
             return Doubt("inline-code", "it runs code that the command itself holds", "exact")
@@ -442,8 +454,12 @@ class Tracer:
         except Unreadable:
             return
         for command in found.commands:
-            views = tuple(replace(view, allows=False, certain=False) for view in command.views)
-            self.commands.append(SimpleCommand(command.text, command.span, views, shadow=True))
+            views = tuple(
+                replace(view, words=_replaced(view.words, "{"), allows=False, certain=False)
+                for view in command.views
+            )
+            paths = tuple(replace(use, by="named") for use in command.paths if use.access == "read")
+            self.commands.append(SimpleCommand(command.text, command.span, views, paths=paths, shadow=True))
 
     # Words
 

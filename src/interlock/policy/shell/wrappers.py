@@ -48,7 +48,8 @@ def peel(words: tuple[Word, ...], assigns: tuple[Assignment, ...]) -> Peeled:
             _arguments(words, found)
             return found
         if wrapper.loose:
-            found.input = found.input or wrapper.input
+            lines = wrapper.appends and all(word.text.startswith("-") for word in words[1:])
+            found.input = found.input or wrapper.input or lines  # each line that comes is a command
             _anywhere(words, found, appends=wrapper.appends)
             return found
         layer = _Layer(wrapper, words, found)
@@ -66,11 +67,18 @@ def peel(words: tuple[Word, ...], assigns: tuple[Assignment, ...]) -> Peeled:
 def _anywhere(words: tuple[Word, ...], found: Peeled, *, appends: bool = False) -> None:
     """The wrapper's own options are not known: any word may begin the command."""
     for index in range(1, min(len(words), 16)):
-        if not words[index].text.startswith("-"):
+        word = words[index]
+        if not word.text.startswith("-"):
             inner = (*words[index : index + 1], APPENDED, *words[index + 1 :]) if appends else words[index:]
             found.extra.append(View(inner, allows=False, certain=False))
-            if " " in words[index].text and words[index].literal is not None:
-                found.maybe.append(words[index])
+        if " " not in word.text or word.literal is None:
+            continue
+        if not word.text.startswith("-"):
+            found.maybe.append(word)
+            continue
+        first = word.text.partition(" ")[0]  # a line behind `--command=`, or behind letters: `-qc`
+        starts = [first.index("=") + 1] if "=" in first else range(2, min(len(first), 6))
+        found.maybe += [_valued(word, word.text[start:]) for start in starts if first[start:]]
 
 
 def _arguments(words: tuple[Word, ...], found: Peeled) -> None:

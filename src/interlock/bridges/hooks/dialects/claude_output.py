@@ -14,10 +14,13 @@ from interlock.bridges.hooks.dialects.claude_honoured import BLOCKING, DISCARDED
 from interlock.bridges.hooks.dialects.dialect import Printed
 from interlock.bridges.hooks.dialects.printed import (
     NO_REASON,
+    TEXT_FIRST,
     Broken,
     Object,
     Text,
     as_text,
+    hides_an_answer,
+    misplaced,
     misshapen,
     parse,
     shortened,
@@ -62,6 +65,9 @@ def decode(occurrence: Occurrence, printed: Printed) -> Answer:
                 return Answer(failure=_ended(printed))
             if event in _TEXT_IS_CONTEXT and text:
                 return Answer(contexts=(text,))
+            if event in GATES and hides_an_answer(text):
+                late = Broken(TEXT_FIRST, text)
+                return Answer(failure=f"its output is {late.problem}", problems=(_problem(event, late),))
             return NOTHING
 
 
@@ -81,6 +87,8 @@ def _ended(printed: Printed) -> str | None:
 def _wrong(event: EventName, value: Mapping[str, Any]) -> str | None:
     """Why an object is not an answer to this event; None if it is."""
     if (wrong := misshapen(value, TOP)) is not None:
+        return wrong
+    if event in GATES and (wrong := misplaced(value, TOP)) is not None:
         return wrong
     specific = value.get("hookSpecificOutput")
     if specific is None:
@@ -162,7 +170,8 @@ def _pre_tool_use(
     specific: Mapping[str, Any],
 ) -> Answer:
     verdict, reason = specific.get("permissionDecision"), specific.get("permissionDecisionReason") or ""
-    if verdict is None and (top := value.get("decision")) is not None:
+    top = value.get("decision")
+    if top is not None and (verdict is None or (top == "block" and verdict != "deny")):
         verdict, reason = ("deny" if top == "block" else "allow"), value.get("reason") or ""
     if verdict is not None:
         answer = replace(

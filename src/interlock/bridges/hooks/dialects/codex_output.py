@@ -6,7 +6,6 @@ reason are failures.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,10 +14,13 @@ from interlock.bridges.hooks.dialects.codex_patch import as_patch, unpatched
 from interlock.bridges.hooks.dialects.dialect import Printed, Status
 from interlock.bridges.hooks.dialects.printed import (
     NO_REASON,
+    TEXT_FIRST,
     Shape,
     anything,
     as_text,
     flag,
+    hides_an_answer,
+    load,
     mapping,
     misshapen,
     said,
@@ -27,7 +29,7 @@ from interlock.bridges.hooks.dialects.printed import (
     word,
 )
 from interlock.bridges.hooks.dialects.tools import CODEX, Untranslatable, decode_input
-from interlock.bridges.hooks.event import EventName, Occurrence, PermissionRequest, PreToolUse
+from interlock.bridges.hooks.event import GATES, EventName, Occurrence, PermissionRequest, PreToolUse
 from interlock.bridges.hooks.verdict import (
     NOTHING,
     Answer,
@@ -115,9 +117,11 @@ def _said(occurrence: Occurrence, output: str) -> Answer:
     if not output.startswith(("{", "[")):
         if output and event in _TEXT_IS_WRONG:
             raise _Invalid("text on standard output, where JSON is expected", shortened(output))
+        if event in GATES and event not in _TEXT_IS_CONTEXT and hides_an_answer(output):
+            raise _Invalid(TEXT_FIRST, shortened(output))
         return Answer(contexts=(output,)) if output and event in _TEXT_IS_CONTEXT else NOTHING
     try:
-        value = json.loads(output)
+        value = load(output)
     except (ValueError, RecursionError) as error:
         raise _Invalid("not valid JSON", f"{said(error)}: {shortened(output)}") from None
     if not isinstance(value, dict):

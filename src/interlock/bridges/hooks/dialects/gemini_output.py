@@ -5,7 +5,6 @@ Lives here: `decode`, the `EVENTS` of that program, and `HONOURED`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,9 +12,13 @@ from typing import Any
 from interlock.bridges.hooks.dialects.dialect import Printed, Status
 from interlock.bridges.hooks.dialects.printed import (
     NO_REASON,
+    TEXT_FIRST,
     Shape,
     flag,
+    hides_an_answer,
+    load,
     mapping,
+    misplaced,
     misshapen,
     said,
     shortened,
@@ -94,11 +97,11 @@ def decode(occurrence: Occurrence, printed: Printed) -> Answer:
 def _object(output: str) -> tuple[Mapping[str, Any] | None, str, str]:
     """The object, also one that is encoded twice; and what is wrong with what looks like one, and where."""
     if not output.startswith(("{", '"')):
-        return None, "", ""
+        return None, TEXT_FIRST if hides_an_answer(output) else "", ""
     try:
-        value = json.loads(output)
+        value = load(output)
         if isinstance(value, str):
-            value = json.loads(value)
+            value = load(value)
     except (ValueError, RecursionError) as error:
         if output.startswith('"'):
             return None, "", ""
@@ -108,6 +111,8 @@ def _object(output: str) -> tuple[Mapping[str, Any] | None, str, str]:
 
 def _wrong(event: EventName, value: Mapping[str, Any]) -> str | None:
     shapes = {name: shape for name, (shape, _) in _SPECIFIC[event].items()}
+    if event in GATES and (wrong := misplaced(value, _TOP)) is not None:
+        return wrong
     return misshapen(value, _TOP) or misshapen(
         value.get("hookSpecificOutput") or {}, shapes, "hookSpecificOutput."
     )

@@ -1,13 +1,14 @@
 """Reading what a handler printed, before it means anything.
 
-Lives here: `parse`, which tells a JSON object from text and from something that wanted to be JSON; and `Shape`, the
-checks of a field's type that dialects are declared with.
+Lives here: `parse`, which tells a JSON object from text and from something that wanted to be JSON; `misplaced` and
+`hides_an_answer`, which find a no that would be overheard; and `Shape`, the checks of a field's type that dialects are
+declared with.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -50,11 +51,63 @@ def parse(output: str) -> Parsed:
     if not text.startswith("{"):
         return Text(output.strip())
     try:
-        value = json.loads(text)
+        value = load(text)
     except (ValueError, RecursionError) as error:
         return Broken("not valid JSON", output.strip(), f"{said(error)}: {shortened(text)}", is_json=False)
     assert isinstance(value, dict)
     return Object(value)
+
+
+def load(text: str) -> Any:
+    """
+    Raises:
+        ValueError: it is no JSON, or an object has a name twice: which of the two is meant nobody can say.
+        RecursionError: it is nested too deeply.
+    """
+    return json.loads(text, object_pairs_hook=_members)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in made:
+            raise ValueError(f"{name!r} is there twice")
+        made[name] = value
+    return made
+
+
+#: What a no is written in, by any spelling; on a gate none of them is overheard.
+_DECIDES = {
+    "continue": "continue",
+    "decision": "decision",
+    "hookspecificoutput": "hookSpecificOutput",
+    "permissiondecision": "permissionDecision inside hookSpecificOutput",
+}
+_TRIED = 20  # lines of a text that may begin an answer, from its end
+
+
+def misplaced(value: Mapping[str, Any], known: Collection[str]) -> str | None:
+    """What is wrong with a field by which a no would be overheard; None if there is none."""
+    for name in value:
+        meant = _DECIDES.get(name.replace("_", "").lower())
+        if meant is not None and name not in known:
+            return f"{shortened(name)}, which is no field: write {meant}"
+    return None
+
+
+def hides_an_answer(text: str) -> bool:
+    """Whether a line of the text begins what would be an answer if it stood alone."""
+    lines = text.split("\n")
+    begins = [index for index, line in enumerate(lines) if line.lstrip().startswith("{")]
+    for index in begins[-_TRIED:]:
+        for end in (len(lines), index + 1):
+            parsed = parse("\n".join(lines[index:end]))
+            if isinstance(parsed, Object) and misplaced(parsed.value, ()) is not None:
+                return True
+    return False
+
+
+TEXT_FIRST = "text before the JSON: print nothing else"
 
 
 def said(error: BaseException) -> str:
