@@ -13,11 +13,12 @@ VENV := .venv/made-by-$(if $(UV),uv,pip)-in-$(HERE)
 RUNTIME := .venv/has-runtime
 DEV := .venv/has-dev
 INSTALL := $(if $(UV),uv pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check)
-# Servers that are written in JavaScript; without npm their tests say that they are skipped.
-SERVERS := $(if $(NPM),$(patsubst %/package-lock.json,%/node_modules/.package-lock.json,$(wildcard tests/servers/package-lock.json)))
+# Servers and hooks that are written in JavaScript; without npm their tests say that they are skipped.
+PACKAGES := tests/servers tests/bridges/hooks/programs
+SERVERS := $(if $(NPM),$(PACKAGES:%=%/node_modules/.package-lock.json))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench crash soak clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile
@@ -34,13 +35,19 @@ check: $(DEV) ## Check format, lint, types, layers and the quick tests, in under
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 -m "not slow" --hypothesis-profile quick
 
 bench: $(DEV) ## Measure; ARGS="..." are passed on
 	$(BIN)/python -m bench $(ARGS)
 
+crash: $(DEV) ## Kill processes at any moment, and look whether anything was lost; ARGS="..." are passed on
+	@PYTHONPATH=tests $(BIN)/python -m crash $(ARGS)
+
+soak: $(DEV) ## Live ten thousand lives of a session, step by step; ARGS="--examples N" for more
+	$(BIN)/python -m pytest -q -n auto tests/loop/test_soak.py --examples 10000 $(ARGS)
+
 clean: ## Remove the environment, caches and reports
-	rm -rf .venv build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache tests/servers/node_modules
+	rm -rf .venv build dist .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache $(PACKAGES:%=%/node_modules)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV):
@@ -61,7 +68,7 @@ $(DEV): $(RUNTIME)
 	@$(INSTALL) --group dev
 	@touch $@
 
-tests/servers/node_modules/.package-lock.json: tests/servers/package-lock.json
-	@echo 'Installing the test servers'
-	@if npm ci --prefix tests/servers --loglevel=error --no-audit --no-fund >/dev/null; then mkdir -p $(@D) && touch $@; \
+%/node_modules/.package-lock.json: %/package-lock.json
+	@echo 'Installing what the tests in $* need'
+	@if npm ci --prefix $* --loglevel=error --no-audit --no-fund >/dev/null; then mkdir -p $(@D) && touch $@; \
 	else echo 'They cannot be installed: the tests that need them say that they are skipped'; test -z "$$CI"; fi

@@ -10,17 +10,20 @@ from pathlib import Path
 
 import msgspec
 
-from bench import batches, bodies, chunks, listeners, machine, startup, steps
+from bench import agents, batches, bodies, chunks, finding, listeners, machine, sandbox, startup, steps
 from bench.measuring import Figure
 from bench.scale import FULL, QUICK, Scale
 
 BENCHES: dict[str, Callable[[Scale], list[Figure]]] = {
     "B1": steps.run,
     "B2": batches.run,
+    "B3": agents.run,
     "B4": chunks.run,
     "B5": startup.run,
     "B6": listeners.run,
+    "B9": finding.run,
     "B10": bodies.run,
+    "B11": sandbox.run,
 }
 _COLUMNS = ("bench", "what", "figure", "unit", "goal", "", "floor", "ratio", "cpu", "wall", "spread")
 _LEFT = {"bench", "what", "unit", "goal", ""}

@@ -57,6 +57,12 @@ def one_call_a_step(steps: int, name: str) -> list[Answer]:
     return [*called, DONE]
 
 
+def calls_in_turn(steps: int, name: str) -> list[Answer]:
+    """So many answers with one call of `name()`, and a last one without."""
+    called: list[Answer] = [(CallDelta(0, f"c{n}", name, "{}"), Finish("calls")) for n in range(steps)]
+    return [*called, DONE]
+
+
 def calls_at_once(count: int, name: str) -> list[Answer]:
     """One answer with so many calls of `name()`, and a last one without."""
     called = [CallDelta(n, f"c{n}", name, "{}") for n in range(count)]

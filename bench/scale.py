@@ -16,7 +16,11 @@ class Scale:
     calls: int  # B2 and B6: calls of one answer
     waits: int  # B2: calls that take `wait` seconds each
     wait: float
+    agents: int  # B3
+    agent_steps: int  # B3: with a call each
+    agent_wait: float  # B3: seconds that a call takes
     chunks: int  # B4
+    sessions: int  # B9
     bodies: tuple[int, ...]  # B10: numbers of messages
     requests: int  # B10: requests of one measurement
 
@@ -29,7 +33,11 @@ FULL = Scale(
     calls=1_000,
     waits=100,
     wait=0.01,
+    agents=1_000,
+    agent_steps=5,
+    agent_wait=0.005,
     chunks=20_000,
+    sessions=10_000,
     bodies=(200, 1_600),
     requests=10,
 )
@@ -41,7 +49,11 @@ QUICK = Scale(
     calls=1_000,
     waits=100,
     wait=0.01,
+    agents=1_000,
+    agent_steps=5,
+    agent_wait=0.005,
     chunks=20_000,
+    sessions=2_000,
     bodies=(200, 1_600),
     requests=4,
 )

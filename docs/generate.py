@@ -3,7 +3,8 @@
     python docs/generate.py           write them
     python docs/generate.py --check   name the pages that are stale, and exit with 1
 
-Lives here: the tables of events and points, and the writing of all of them. `fail_closed` makes the third one.
+Lives here: the tables of events and points, and the writing of all of them. `fail_closed` and
+`hook_parity` make the others.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ from pathlib import Path
 
 import msgspec
 from fail_closed import fail_closed
+from hook_parity import hook_parity
 
 import interlock
 from interlock.intercept.point import Kind
 from interlock.log.facts import Fact, known_facts
 from interlock.loop.points import POINTS
+from interlock.policy.corpus import measured
 
 DOCS = Path(__file__).parent
 SOURCE = Path(interlock.__file__).parent
 FACTS = "interlock.log.facts"
 TOOLS_OF_TESTS = "testing."  # they show every fact, which says nothing about any of them
-WHOLE = ("cli", "log.stores")  # packages that count as one reader
+WHOLE = ("bridges", "cli", "log.stores")  # packages that count as one reader
 
 _MARKED = re.compile(r"(<!-- begin: (\S+) -->\n).*?(<!-- end: \2 -->)", re.S)
 
@@ -151,7 +154,33 @@ def points() -> str:
     return table(["point", "in code", "kind", "listener", "answers", "merge law"], rows)
 
 
-TABLES: dict[str, Callable[[], str]] = {"events": events, "points": points, "fail-closed": fail_closed}
+def parity() -> str:
+    return table(*hook_parity())
+
+
+def corpus() -> str:
+    found = measured()
+    harmless, evasions = found.rates
+    return table(
+        ["commands", "how many", "rate"],
+        [
+            ["harmless, that do not ask", f"{found.allowed} of {found.harmless}", f"{harmless:.1%}"],
+            [
+                "evasions, that do not run",
+                f"{found.stopped} of {found.evasions}, {found.denied} of them denied outright",
+                f"{evasions:.1%}",
+            ],
+        ],
+    )
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "events": events,
+    "points": points,
+    "fail-closed": fail_closed,
+    "hook-parity": parity,
+    "corpus": corpus,
+}
 
 
 # Pages

@@ -8,6 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from interlock.errors import AlreadyDecided as AlreadyDecided
+    from interlock.errors import AnswerMismatch as AnswerMismatch
+    from interlock.errors import ApprovalError as ApprovalError
     from interlock.errors import ConfigError as ConfigError
     from interlock.errors import DuplicateMessage as DuplicateMessage
     from interlock.errors import DuplicateTool as DuplicateTool
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from interlock.errors import InputDropped as InputDropped
     from interlock.errors import InterlockError as InterlockError
     from interlock.errors import InvalidMessage as InvalidMessage
+    from interlock.errors import MayNotApprove as MayNotApprove
     from interlock.errors import MessageTooLarge as MessageTooLarge
     from interlock.errors import ModelFailure as ModelFailure
     from interlock.errors import ReadOnlySession as ReadOnlySession
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from interlock.errors import SessionError as SessionError
     from interlock.errors import StoreFailed as StoreFailed
     from interlock.errors import ToolError as ToolError
+    from interlock.errors import UnknownApproval as UnknownApproval
     from interlock.errors import UnknownFact as UnknownFact
     from interlock.errors import UnknownModel as UnknownModel
     from interlock.errors import UnknownSession as UnknownSession
@@ -53,6 +58,7 @@ if TYPE_CHECKING:
     from interlock.log.event import Event as Event
     from interlock.log.facts import Fact as Fact
     from interlock.log.facts import register_fact as register_fact
+    from interlock.log.forking import fork_session as fork_session
     from interlock.log.laws import check as check
     from interlock.log.messages import Message as Message
     from interlock.log.messages import Reasoning as Reasoning
@@ -62,9 +68,14 @@ if TYPE_CHECKING:
     from interlock.log.messages import ToolUse as ToolUse
     from interlock.log.reasons import Cause as Cause
     from interlock.log.reasons import EndReason as EndReason
+    from interlock.log.redaction.redactor import Redactor as Redactor
     from interlock.log.session import Session as Session
     from interlock.log.session import open_session as open_session
+    from interlock.log.stores.jsonl import JSONLStore as JSONLStore
     from interlock.log.stores.memory import MemoryStore as MemoryStore
+    from interlock.log.stores.postgres import PostgresStore as PostgresStore
+    from interlock.log.stores.query import Match as Match
+    from interlock.log.stores.query import Where as Where
     from interlock.log.stores.sqlite import SQLiteStore as SQLiteStore
     from interlock.loop.agent import Agent as Agent
     from interlock.loop.budget import Budget as Budget
@@ -79,6 +90,7 @@ if TYPE_CHECKING:
     from interlock.loop.points import Attempt as Attempt
     from interlock.loop.points import CallSettings as CallSettings
     from interlock.loop.points import Proposal as Proposal
+    from interlock.loop.points import SessionEnd as SessionEnd
     from interlock.loop.points import SessionStart as SessionStart
     from interlock.loop.points import Stopping as Stopping
     from interlock.loop.result import Receipt as Receipt
@@ -86,12 +98,20 @@ if TYPE_CHECKING:
     from interlock.loop.status import Status as Status
     from interlock.models.protocol import Model as Model
     from interlock.models.retry import RetryPolicy as RetryPolicy
+    from interlock.policy.approval import AnswerLater as AnswerLater
     from interlock.policy.approval import ApprovalRequest as ApprovalRequest
     from interlock.policy.approval import Approved as Approved
     from interlock.policy.approval import Approver as Approver
+    from interlock.policy.approval import Principal as Principal
     from interlock.policy.approval import Rejected as Rejected
+    from interlock.policy.ceiling import Ceiling as Ceiling
     from interlock.policy.preset import Preset as Preset
+    from interlock.policy.rules.rule import RuleError as RuleError
+    from interlock.policy.rules.ruleset import RuleSet as RuleSet
+    from interlock.policy.settings import load_rules as load_rules
+    from interlock.policy.stdio import StdioApprover as StdioApprover
     from interlock.policy.terminal import TerminalApprover as TerminalApprover
+    from interlock.process.sandbox import SandboxSettings as SandboxSettings
     from interlock.tools.call import ToolCall as ToolCall
     from interlock.tools.call import ToolOutput as ToolOutput
     from interlock.tools.call import ToolResult as ToolResult
@@ -104,6 +124,7 @@ if TYPE_CHECKING:
     from interlock.tools.definition import StopMode as StopMode
     from interlock.tools.definition import Tool as Tool
     from interlock.tools.definition import tool as tool
+    from interlock.tools.subject import Subject as Subject
 
 from interlock.lazy import names
 from interlock.version import VERSION
@@ -115,6 +136,10 @@ _HOME = {
     "Advise": "interlock.intercept.decisions",
     "Agent": "interlock.loop.agent",
     "Allow": "interlock.intercept.decisions",
+    "AlreadyDecided": "interlock.errors",
+    "AnswerLater": "interlock.policy.approval",
+    "AnswerMismatch": "interlock.errors",
+    "ApprovalError": "interlock.errors",
     "ApprovalRequest": "interlock.policy.approval",
     "Approved": "interlock.policy.approval",
     "Approver": "interlock.policy.approval",
@@ -124,6 +149,7 @@ _HOME = {
     "Budget": "interlock.loop.budget",
     "CallSettings": "interlock.loop.points",
     "Cause": "interlock.log.reasons",
+    "Ceiling": "interlock.policy.ceiling",
     "Claims": "interlock.tools.claims",
     "Concurrency": "interlock.tools.claims",
     "ConfigError": "interlock.errors",
@@ -148,18 +174,24 @@ _HOME = {
     "InputDropped": "interlock.errors",
     "InterlockError": "interlock.errors",
     "InvalidMessage": "interlock.errors",
+    "Match": "interlock.log.stores.query",
+    "JSONLStore": "interlock.log.stores.jsonl",
+    "MayNotApprove": "interlock.errors",
     "MemoryStore": "interlock.log.stores.memory",
     "Message": "interlock.log.messages",
     "MessageTooLarge": "interlock.errors",
     "Model": "interlock.models.protocol",
     "ModelFailure": "interlock.errors",
     "PostToolContext": "interlock.loop.hooks",
+    "PostgresStore": "interlock.log.stores.postgres",
     "PreToolContext": "interlock.loop.hooks",
     "Preset": "interlock.policy.preset",
+    "Principal": "interlock.policy.approval",
     "Proposal": "interlock.loop.points",
     "ReadOnlySession": "interlock.errors",
     "Reasoning": "interlock.log.messages",
     "Receipt": "interlock.loop.result",
+    "Redactor": "interlock.log.redaction.redactor",
     "Refuse": "interlock.intercept.decisions",
     "Reject": "interlock.intercept.decisions",
     "Rejected": "interlock.policy.approval",
@@ -167,21 +199,27 @@ _HOME = {
     "Retry": "interlock.intercept.decisions",
     "RetryPolicy": "interlock.models.retry",
     "Rewrite": "interlock.intercept.decisions",
+    "RuleError": "interlock.policy.rules.rule",
+    "RuleSet": "interlock.policy.rules.ruleset",
     "SQLiteStore": "interlock.log.stores.sqlite",
+    "SandboxSettings": "interlock.process.sandbox",
     "Scope": "interlock.intercept.scope",
     "Session": "interlock.log.session",
     "SessionBusy": "interlock.errors",
     "SessionClosed": "interlock.errors",
+    "SessionEnd": "interlock.loop.points",
     "SessionError": "interlock.errors",
     "SessionStart": "interlock.loop.points",
     "Settings": "interlock.intercept.decisions",
     "Signal": "interlock.intercept.signal",
     "Source": "interlock.log.messages",
     "Status": "interlock.loop.status",
+    "StdioApprover": "interlock.policy.stdio",
     "StopContext": "interlock.loop.hooks",
     "StopMode": "interlock.tools.definition",
     "Stopping": "interlock.loop.points",
     "StoreFailed": "interlock.errors",
+    "Subject": "interlock.tools.subject",
     "TerminalApprover": "interlock.policy.terminal",
     "Text": "interlock.log.messages",
     "Tool": "interlock.tools.definition",
@@ -193,6 +231,7 @@ _HOME = {
     "ToolResult": "interlock.tools.call",
     "ToolUse": "interlock.log.messages",
     "TurnResult": "interlock.loop.result",
+    "UnknownApproval": "interlock.errors",
     "UnknownFact": "interlock.errors",
     "UnknownModel": "interlock.errors",
     "UnknownSession": "interlock.errors",
@@ -200,8 +239,11 @@ _HOME = {
     "UnreadableLog": "interlock.errors",
     "UsageError": "interlock.errors",
     "UserPromptContext": "interlock.loop.hooks",
+    "Where": "interlock.log.stores.query",
     "WrongThread": "interlock.errors",
     "check": "interlock.log.laws",
+    "fork_session": "interlock.log.forking",
+    "load_rules": "interlock.policy.settings",
     "open_session": "interlock.log.session",
     "register_fact": "interlock.log.facts",
     "tool": "interlock.tools.definition",

@@ -141,6 +141,53 @@ class WrongThread(UsageError):
         )
 
 
+class ApprovalError(UsageError):
+    """An answer to an approval was refused: it changed nothing. `approval_id` says to which."""
+
+    def __init__(self, approval_id: str, problem: str) -> None:
+        self.approval_id, self.problem = approval_id, problem
+        super().__init__(f"Approval {approval_id}: {problem}")
+
+
+class UnknownApproval(ApprovalError):
+    """There is no such question; `known` are those that are open."""
+
+    def __init__(self, approval_id: str, known: Sequence[str] = ()) -> None:
+        self.known = tuple(known)
+        open_ones = f"Open are: {', '.join(known)}." if known else "None is open."
+        super().__init__(approval_id, f"no such question. {open_ones}")
+
+
+class AlreadyDecided(ApprovalError):
+    """Somebody was first, or the question was withdrawn. `time` is epoch ms."""
+
+    def __init__(
+        self, approval_id: str, outcome: str, *, by: str | None, channel: str | None, time: int, when: str
+    ) -> None:
+        self.outcome, self.by, self.channel, self.time = outcome, by, channel, time
+        who = f" by {by}" if by else ""
+        over = f" ({channel})" if channel else ""
+        super().__init__(approval_id, f"it was decided at {when}: {outcome}{who}{over}. Nothing was changed.")
+
+
+class AnswerMismatch(ApprovalError):
+    """The answer is for other arguments: `given` is its digest, `shown` the one of what is asked."""
+
+    def __init__(self, approval_id: str, given: str, shown: str) -> None:
+        self.given, self.shown = given, shown
+        super().__init__(
+            approval_id, f"the answer is for digest {given}, but {shown} is asked. Look at it again."
+        )
+
+
+class MayNotApprove(ApprovalError):
+    """`who` may send messages, but their answers to approvals do not count."""
+
+    def __init__(self, approval_id: str, who: str) -> None:
+        self.who = who
+        super().__init__(approval_id, f"{who} may not approve. Let somebody answer who may.")
+
+
 class SessionError(InterlockError):
     """The log or its store refuses. What was acknowledged is safe."""
 
@@ -152,6 +199,18 @@ class SessionClosed(UsageError):
         self.session_id = session_id
         super().__init__(
             f"Session {session_id} is closed. Open it again with open_session or Agent(session=...)."
+        )
+
+
+class TurnWaits(SessionClosed):
+    """The agent was left while its turn waits for an approval: nothing has ended. `approvals` are those that are open."""
+
+    def __init__(self, session_id: str, turn: int, approvals: Sequence[str]) -> None:
+        super().__init__(session_id)
+        self.turn, self.approvals = turn, tuple(approvals)
+        self.args = (
+            f"Session {session_id} was closed while turn {turn} waits for an approval "
+            f"({', '.join(approvals) or 'it is decided'}). It goes on where it was when the session is opened again.",
         )
 
 

@@ -38,7 +38,11 @@ TINY = Scale(
     calls=6,
     waits=4,
     wait=0.001,
+    agents=3,
+    agent_steps=2,
+    agent_wait=0.001,
     chunks=50,
+    sessions=101,
     bodies=(4, 9),
     requests=2,
 )
@@ -91,12 +95,13 @@ def test_a_name_chooses_a_bench(tmp_path: Path) -> None:
 def test_an_unknown_name_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["B99"])
-    assert "no bench B99; there are B1, B2, B4" in capsys.readouterr().err
+    assert "no bench B99; there are B1, B2, B3, B4" in capsys.readouterr().err
 
 
 def test_the_full_run_has_the_sizes_that_the_goals_speak_of() -> None:
     assert (FULL.steps, FULL.growth[0], FULL.growth[-1]) == (200, 100, 1_600)
     assert (FULL.calls, FULL.waits, FULL.wait, FULL.chunks) == (1_000, 100, 0.01, 20_000)
+    assert (FULL.agents, FULL.agent_steps, FULL.agent_wait) == (1_000, 5, 0.005)
     assert FULL.bodies == QUICK.bodies == (200, 1_600)
     assert QUICK.rounds < FULL.rounds
 

@@ -36,10 +36,12 @@ class Ended(NamedTuple):
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty INTERLOCK_HOME, and no other setting."""
+    """An empty INTERLOCK_HOME, no other setting, and nobody's hooks and rules."""
     for name in [name for name in os.environ if name.startswith(("INTERLOCK_", "OPENAI_"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "person"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     return tmp_path / "home"
 
 

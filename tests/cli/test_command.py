@@ -38,15 +38,15 @@ def test_version(interlock: Any) -> None:
 
 def test_help_lists_the_commands_and_run_documents_its_codes(interlock: Any) -> None:
     listed = interlock("--help").out
-    for name in ("demo", "run", "sessions", "log", "check"):
+    for name in ("demo", "run", "sessions", "log", "explain", "check", "approvals"):
         assert f"\n  {name} " in listed
         assert interlock(name, "--help").code == 0
     documented = interlock("run", "--help").out
     numbers = {value for name, value in vars(exit_codes).items() if name.isupper() and isinstance(value, int)}
-    assert numbers == {0, 1, 2, 3, 4, 5, 6, 130, 143}
+    assert numbers == {0, 1, 2, 3, 4, 5, 6, 7, 130, 143}
     for number in numbers:
         assert f"\n  {number:>5}  " in documented
-    assert "not confined" in documented
+    assert "only by a sandbox" in " ".join(documented.split())
 
 
 def test_without_a_command_the_help_is_shown(interlock: Any) -> None:

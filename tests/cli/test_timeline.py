@@ -24,6 +24,7 @@ from interlock.log.facts import (
     Edit,
     Fact,
     Failure,
+    GrantRevoked,
     HistoryReplaced,
     HookInvoked,
     HookProblem,
@@ -91,6 +92,8 @@ ONE_LINE: list[tuple[Fact, list[str]]] = [
     (SessionRepaired(4, "crash", (1, 2)), ["· repaired  after a crash: 2 open calls closed"]),
     (PolicyChanged("plan", approval="deny"), ["· preset  plan: tools that read run, the rest is denied"]),
     (PolicyChanged("mine"), ["· preset  mine"]),
+    (GrantRevoked("Bash(make:*)", "ada"), ["· grant  Bash(make:*) is asked again, says ada"]),
+    (GrantRevoked("Bash(make:*)"), ["· grant  Bash(make:*) is asked again"]),
     (
         ObserverFailed("session", "audit", "OSError: disk", 3),
         ["✗ observer  audit failed at session, line 3: OSError: disk"],
@@ -128,6 +131,7 @@ ONE_LINE: list[tuple[Fact, list[str]]] = [
         ["· agent/pre-step  reject by gate [gate: reject: not now]"],
     ),
     (ApprovalLate("a9", "yes"), ["· approval  a later answer changed nothing: yes"]),
+    (ApprovalLate("a9", "yes", "bob"), ["· approval  a later answer of bob changed nothing: yes"]),
     (BudgetWarned("turn", "steps", 8, 10), ["· budget  steps: 8 of 10 used"]),
     # The model
     (RequestHeader("initial", "openai", "gpt", {}), []),
@@ -245,6 +249,32 @@ CALLS: list[tuple[list[Fact], list[str]]] = [
         ["→ read#c1  path=a.txt limit=20", "? read#c1  a person (terminal) says no: use b.txt"],
     ),
     (
+        [
+            READ,
+            ApprovalAsked("a0", 0, "may it?", {}, "d", ("once",), 1_060_010, "preset ask"),
+            ApprovalDecided("a0", 0, "d", "unavailable", message="the question has expired"),
+        ],
+        [
+            "→ read#c1  path=a.txt limit=20",
+            "? read#c1  a person is asked by preset ask: may it?; a no in 1 min 0 s",
+            "? read#c1  nobody was there to answer: the question has expired",
+        ],
+    ),
+    (
+        [
+            READ,
+            ApprovalDecided("a0", 0, "d", "allowed-once", by="ada", edited={"path": "b.txt"}),
+            ApprovalDecided("a0", 0, "d", "allowed-once", rule_written="Read(/a)", scope="session"),
+            ApprovalDecided("a0", 0, "d", "allowed-once", rule_written="Read(/a)", scope="always"),
+        ],
+        [
+            "→ read#c1  path=a.txt limit=20",
+            "? read#c1  ada says yes, once, with path=b.txt",
+            "? read#c1  a person says yes, for this session: Read(/a)",
+            "? read#c1  a person says yes, always: Read(/a)",
+        ],
+    ),
+    (
         [READ, ApprovalDecided("a0", 0, "d", "cancelled"), ApprovalDecided("a0", 0, "d", "unavailable")],
         [
             "→ read#c1  path=a.txt limit=20",
@@ -266,6 +296,19 @@ CALLS: list[tuple[list[Fact], list[str]]] = [
         [
             "→ read#c1  path=a.txt limit=20",
             "· read#c1  rewritten by hooks: path=b.txt; hooks advises to deny: odd; other advises to allow",
+        ],
+    ),
+    (
+        [
+            READ,
+            ToolPrepared(0, {}, {}, said=(Said("hooks", "refuse HOOK_BLOCKED", "generated"),)),
+            ToolPrepared(0, {}, {}, said=(Said("hooks", "error", "a bug"),)),
+            ToolPrepared(0, {}, {}, said=(Said("hooks", "context"),)),
+        ],
+        [
+            "→ read#c1  path=a.txt limit=20",
+            "✗ read#c1  hooks refuses HOOK_BLOCKED: generated",
+            "✗ read#c1  hooks failed: a bug",
         ],
     ),
     (

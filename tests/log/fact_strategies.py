@@ -14,21 +14,27 @@ from interlock.log.facts import AssistantChunk, Fact, Unknown, known_facts
 
 MAX_INTEGER = 2**53 - 1
 
-json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-MAX_INTEGER, MAX_INTEGER)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
-    max_leaves=8,
-)
+
+def json_of(texts: st.SearchStrategy[str], keys: st.SearchStrategy[str]) -> st.SearchStrategy[object]:
+    """JSON values with these strings in them."""
+    return st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers(-MAX_INTEGER, MAX_INTEGER)
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | texts,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
+        max_leaves=8,
+    )
+
+
+json_values = json_of(st.text(max_size=20), st.text(max_size=8))
 seqs = st.integers(0, 10_000)
 times = st.integers(0, 2**42)
 spans = seqs | st.tuples(seqs, seqs)
 
 
-def _values(type_: inspect.Type) -> st.SearchStrategy[object]:
+def _values(type_: inspect.Type, texts: st.SearchStrategy[str] | None) -> st.SearchStrategy[object]:
     match type_:
         case inspect.NoneType():
             return st.none()
@@ -39,31 +45,36 @@ def _values(type_: inspect.Type) -> st.SearchStrategy[object]:
         case inspect.FloatType():
             return st.floats(allow_nan=False, allow_infinity=False)
         case inspect.StrType():
-            return st.text(max_size=30)
+            return st.text(max_size=30) if texts is None else texts
         case inspect.LiteralType(values=values):
             return st.sampled_from(values)
         case inspect.UnionType(types=types):
-            return st.one_of([_values(one) for one in types])
+            return st.one_of([_values(one, texts) for one in types])
         case inspect.VarTupleType(item_type=item):
-            return st.lists(_values(item), max_size=3).map(tuple)
+            return st.lists(_values(item, texts), max_size=3).map(tuple)
         case inspect.TupleType(item_types=items):
-            return st.tuples(*[_values(item) for item in items])
+            return st.tuples(*[_values(item, texts) for item in items])
         case inspect.DictType(key_type=key, value_type=value):
-            return st.dictionaries(_values(key), _values(value), max_size=3)
+            return st.dictionaries(_values(key, texts), _values(value, texts), max_size=3)
         case inspect.AnyType():
-            return json_values
+            return json_values if texts is None else json_of(texts, texts)
         case inspect.StructType(cls=cls):
-            return structs(cls)
+            return structs(cls, texts)
         case _:
             raise NotImplementedError(f"no strategy for {type_}")
 
 
-def structs(cls: type[msgspec.Struct]) -> st.SearchStrategy[msgspec.Struct]:
-    """Values of a struct; fields with a default are often left at it, as they are in a real log."""
+def structs(
+    cls: type[msgspec.Struct], texts: st.SearchStrategy[str] | None = None
+) -> st.SearchStrategy[msgspec.Struct]:
+    """Values of a struct; fields with a default are often left at it, as they are in a real log.
+
+    texts: what stands wherever any text may.
+    """
     described = inspect.type_info(cls)
     assert isinstance(described, inspect.StructType)
-    required = {f.name: _values(f.type) for f in described.fields if f.required}
-    optional = {f.name: _values(f.type) for f in described.fields if not f.required}
+    required = {f.name: _values(f.type, texts) for f in described.fields if f.required}
+    optional = {f.name: _values(f.type, texts) for f in described.fields if not f.required}
     return st.fixed_dictionaries(required, optional=optional).map(lambda fields: cls(**fields))
 
 

@@ -98,7 +98,8 @@ def written(facts: tuple[Fact, ...]) -> list[Event]:
     """The lines of a log, with the causes that they would have."""
     state, events = State(), list[Event]()
     for seq, fact in enumerate(facts):
-        event = Event(seq, 1000 + seq, 1, fact, cited(state, fact), fact.ignorable)
+        life = fact.life if isinstance(fact, SessionOpened) else state.life or 1
+        event = Event(seq, 1000 + seq, life, fact, cited(state, fact), fact.ignorable)
         events.append(event)
         state.apply(event)
     return events

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from interlock.log.assembly import Assembly, name_calls
 from interlock.log.facts import AssistantChunk, Usage
 from interlock.log.messages import Block, Reasoning, Text, ToolUse
@@ -125,7 +126,7 @@ def test_what_was_visible_is_text_and_reasoning_that_says_something() -> None:
     assert made.visible() == (Reasoning("thinking"), Text("shown"))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.lists(
         st.tuples(st.sampled_from(["text", "reasoning", "call"]), st.integers(0, 2), st.text(max_size=4))
@@ -181,7 +182,7 @@ def test_only_calls_are_renamed_and_everything_stays_in_its_place() -> None:
     assert made == (Reasoning("hm"), ToolUse("a", "x", "1"), Text("t"), ToolUse("a-2", "y", "2"))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(st.sampled_from(["", "a", "a-2", "a-3", "b", "call-3-2-0", "call-3-2-1"]), max_size=8))
 def test_ids_are_always_their_own_and_the_given_ones_stay_where_they_can(given_: list[str]) -> None:
     """D-9."""

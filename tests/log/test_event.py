@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given, settings
 
+from effort import examples
 from interlock.errors import UnknownFact, UnreadableLog
 from interlock.log.event import Event, decode_event, encode_event
 from interlock.log.facts import (
@@ -24,7 +25,7 @@ from interlock.log.reasons import Completed
 from .fact_strategies import events, structs
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(events)
 def test_an_event_survives_being_written(event: Event) -> None:
     line = encode_event(event)

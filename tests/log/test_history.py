@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from interlock.log.event import decode_json, encode_json
 from interlock.log.history import History, Messages, request_digest
 from interlock.log.messages import Message, Reasoning, Source, Text, ToolOutcome, ToolUse
@@ -206,7 +207,7 @@ class Naive:
         return True
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(changes, max_size=20))
 def test_a_history_is_a_list_whose_views_never_change(program: list[tuple[Any, ...]]) -> None:
     made, naive, seq = History(), Naive(), 0

@@ -25,6 +25,7 @@ from interlock.log.facts import (
     InboxReturned,
     InboxSpliced,
     ObserverFailed,
+    ParentSession,
     PolicyChanged,
     RequestFailed,
     RequestHeader,
@@ -79,6 +80,7 @@ from .lawful_logs import (
     decided,
     put,
     result,
+    state_of,
     told,
     written,
 )
@@ -86,11 +88,21 @@ from .lawful_logs import (
 pytestmark = pytest.mark.virtual
 
 
+INHERITED: tuple[Fact, ...] = (
+    SessionCreated(FORMAT, "f", parent=ParentSession("s", 2)),
+    SessionOpened(1, "new"),
+    put("m"),
+)
+OPENED_AS_FORK = SessionOpened(2, "fork")
+
 BROKEN: list[tuple[str, str, tuple[Fact, ...], Fact]] = [
     ("a second creation", "created", BEGUN, SessionCreated(FORMAT, "s")),
     ("a beginning without creation", "created", (), SessionOpened(1, "new")),
     ("a life that was", "lives", BEGUN, SessionOpened(1, "resume")),
     ("a life too far", "lives", BEGUN, SessionOpened(3, "resume")),
+    ("a fork of nothing", "fork", BEGUN, SessionOpened(2, "fork")),
+    ("a fork that is opened twice", "fork", (*INHERITED, OPENED_AS_FORK), SessionOpened(3, "fork")),
+    ("a fork within a turn", "fork", (INHERITED[0], INHERITED[1], TurnStart(1)), OPENED_AS_FORK),
     # Inbox
     ("a splice of nothing", "splice", BEGUN, InboxSpliced("next-turn", 0)),
     ("a splice behind the end", "splice", QUEUED, put("x", at=3)),
@@ -310,6 +322,20 @@ def test_every_law_that_is_written_is_broken_here() -> None:
 # What only a whole log can break
 
 
+@pytest.mark.parametrize("bad", [SessionOpened(2, "resume"), TurnStart(1)], ids=lambda fact: fact.type)
+def test_a_fork_that_goes_on_without_being_opened_as_one_is_found(bad: Fact) -> None:
+    assert check(written((*INHERITED, OPENED_AS_FORK))) == []
+    events = written(INHERITED)
+    (breach,) = check([*events, Event(len(events), 2000, 2, bad)])
+    assert (breach.seq, breach.law) == (3, "fork")
+
+
+def test_what_was_pending_in_the_lines_of_the_parent_is_not_pending_in_a_fork() -> None:
+    """IN-10: the queues are folded from after the boundary."""
+    assert len(state_of(INHERITED).queues) == 1
+    assert len(state_of((*INHERITED, OPENED_AS_FORK)).queues) == 0
+
+
 def test_a_gap_in_the_log_is_found() -> None:
     events = written(TURN)
     assert [breach.law for breach in check([*events[:2], *events[3:]])] == ["contiguous"]
@@ -370,8 +396,8 @@ def test_a_call_that_was_allowed_once_may_start_and_run_again() -> None:
         decided("ask"),
         ask(9),
         answer("allowed-once"),
-        ToolStarted(9, "d"),
-        ToolStarted(9, "d", run=2),
+        ToolStarted(9, "digest"),
+        ToolStarted(9, "digest", run=2),
         ToolSettled(9, True),
         result(9, "c1", None),
         called(1),

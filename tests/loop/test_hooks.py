@@ -1268,7 +1268,7 @@ async def test_a_parked_question_is_withdrawn_when_a_hook_stops_the_turn() -> No
         result = await agent.run("go")
 
         assert outline(agent.session, "approval/asked", "approval/decided", "tool/result")[-2:] == [
-            "approval/decided",
+            "approval/decided #c2 cancelled",
             "tool/result #c2 error HOOK_STOPPED_CONTINUATION Skipped after PostToolUse stopped the turn",
         ]
         assert result.reason == Completed(by="hook")

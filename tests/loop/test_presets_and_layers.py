@@ -315,7 +315,7 @@ async def test_a_preset_is_on_record_when_it_is_chosen_and_when_it_changes() -> 
 
 
 def test_a_preset_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ConfigError, match="choose one of plan, ask, full"):
+    with pytest.raises(ConfigError, match="choose one of plan, ask, accept-edits, full"):
         Agent(ScriptedModel(), preset="yolo")
 
 

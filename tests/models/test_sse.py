@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from interlock.models.sse import EventDecoder
 
 
@@ -66,7 +67,7 @@ wires = st.lists(
 ).map(b"".join)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(wires, st.data())
 def test_any_split_gives_the_same_events(wire: bytes, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(wire)), max_size=10)))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
@@ -9,10 +10,14 @@ from typing import Any
 
 import pytest
 
+from interlock import Agent
 from interlock.errors import ToolError
 from interlock.intercept.signal import Signal
+from interlock.log.facts import ToolResulted
 from interlock.log.reasons import Cause
 from interlock.process.run import Finished
+from interlock.process.sandbox import Sandbox
+from interlock.testing import ScriptedModel, calls, says
 from interlock.toolkit import bash
 from interlock.toolkit.shell import describe
 from interlock.tools.arguments import InvalidArguments
@@ -48,6 +53,8 @@ def test_how_it_ended_is_said(use: Use, command: str, text: str) -> None:
         (Finished(how="stopped"), "[stopped]"),
         (Finished(how="exited", killed_by=35), "[killed by signal 35]"),
         (Finished(how="exited", code=2, needed=SIGTERM), "[exit code 2]\n[processes left in the background were ended with SIGTERM]"),
+        (Finished(how="exited", killed_by=9, needed=SIGKILL, exceeded="more than 5 processes"), "[ended by the sandbox: more than 5 processes]"),
+        (Finished(how="exited", code=0, undone=(".mcp.json",)), "[the sandbox protects .mcp.json: what the command did there was undone]"),
     ],
 )  # fmt: skip
 def test_every_end_has_its_words(finished: Finished, text: str) -> None:
@@ -87,3 +94,41 @@ def test_what_cannot_be_started_is_told(use: Use) -> None:
 def test_a_timeout_has_bounds(use: Use, timeout: float) -> None:
     with pytest.raises(InvalidArguments, match="timeout"):
         use(bash, command="true", timeout=timeout)
+
+
+async def confined(place: Path, confinement: Any, command: str) -> str:
+    """What the model reads of a command in this confinement."""
+    agent = Agent(ScriptedModel(calls("bash", command=command), says("done")), tools=[bash], cwd=place)
+    agent.confinement = confinement
+    async with agent:
+        await agent.run("go")
+        [result] = agent.session.facts(ToolResulted)
+    return "".join(block.text for block in result.content)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
+async def test_in_a_sandbox_it_is_confined_and_a_failure_says_so(root: Path) -> None:
+    sandbox = Sandbox("read-only", root=root)
+    problem = sandbox.problem()
+    if problem is not None and not os.environ.get("CI"):
+        pytest.skip(problem)
+    assert problem is None
+    text = await confined(root, sandbox, "touch made")
+    assert "Read-only file system" in text
+    assert text.endswith("[exit code 1]\n[the sandbox: read-only, no network]")
+    assert os.listdir(root) == []
+    assert await confined(root, sandbox, "echo fine") == "fine"
+    assert await confined(root, Sandbox("full", root=root), "touch made; exit 1") == "[exit code 1]"
+    assert os.listdir(root) == ["made"]
+
+
+async def test_in_a_confinement_of_an_unknown_kind_it_does_not_run(root: Path) -> None:
+    class Other:
+        mode = "read-only"
+
+        def problem(self) -> None:
+            return None
+
+    text = await confined(root, Other(), "touch made")
+    assert text == "Error [sandbox_unavailable]: bash cannot run in a confinement of the kind Other"
+    assert os.listdir(root) == []

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from interlock import Claims, Concurrency
 from interlock.tools.claims import ClaimTable, Mode, stricter
 
@@ -39,7 +40,7 @@ def conflict(one: Mode, other: Mode) -> bool:
 
 @pytest.mark.slow
 @given(st.lists(claims, max_size=6), claims)
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(500))
 def test_the_table_finds_a_conflict_exactly_where_some_pair_has_one(
     held: list[Claims], asked: Claims
 ) -> None:
@@ -72,7 +73,7 @@ def test_a_conflict_is_one_from_both_sides(one: Claims, other: Claims) -> None:
 
 
 @given(modes, modes, modes)
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(500))
 def test_a_mode_that_is_not_stricter_conflicts_with_nothing_new(now: Mode, before: Mode, third: Mode) -> None:
     """D-17: only what became stricter has to wait again."""
     if not stricter(now, before):

@@ -276,7 +276,10 @@ async def test_advice_of_nothing_is_only_its_contexts() -> None:
     agent.on.prepare(lambda call: Advise(contexts=["by the way"]))
     assert await told(agent) == ["a"]
     assert contexts(agent) == ["by the way"]
-    assert agent.session.facts(ToolPrepared, ToolDecided) == []
+    (prepared,) = agent.session.facts(ToolPrepared, ToolDecided)
+    assert isinstance(prepared, ToolPrepared)
+    assert (prepared.advice, prepared.changes, prepared.effective) == ((), (), {"name": "a"})
+    assert [said.answer for said in prepared.said] == ["context"]
 
 
 # Denials
@@ -465,7 +468,12 @@ async def test_a_failure_of_the_machinery_ends_the_turn_with_a_result_for_every_
     """SC-12, UW-02: no new starts; what runs is awaited; every call has its result; the next request is valid."""
 
     class Broken:
-        available = True
+        available, lifetime = True, None
+
+        def attach(self, session: Any) -> None: ...
+
+        def options(self, call: ToolCall) -> tuple[str, ...]:
+            return ("once",)
 
         async def ask(self, *_: object, **__: object) -> Any:
             raise RuntimeError("a bug of the service")

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from interlock.errors import ConfigError
 from interlock.testing import run_virtual
 from interlock.tools.claims import Claims, ClaimTable, Concurrency, Mode, stricter
@@ -834,7 +835,7 @@ def assert_nothing_waits_in_vain(moment: Moment) -> None:
     st.integers(min_value=1, max_value=4),
     st.none() | st.sampled_from([0, 1, 2, 3, 5]),
 )
-@settings(deadline=None, max_examples=600)
+@settings(deadline=None, max_examples=examples(600))
 def test_any_batch_keeps_every_law(batch: list[Plan], pool: int, stop_at: float | None) -> None:
     """SC-02 to SC-07, SC-09, SC-14, D-8, D-16, D-17: any interleaving of finish, stop, answer and re-classification."""
     world = played(*batch, pool=pool, stop_at=stop_at)
@@ -853,7 +854,7 @@ def test_any_batch_keeps_every_law(batch: list[Plan], pool: int, stop_at: float 
     st.integers(min_value=1, max_value=4),
     st.none() | st.sampled_from([0, 1, 2, 3, 5]),
 )
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_a_failure_in_any_batch_stops_it_and_leaves_nothing_running(
     batch: list[Plan], pool: int, stop_at: float | None
 ) -> None:
@@ -879,7 +880,7 @@ def test_a_failure_in_any_batch_stops_it_and_leaves_nothing_running(
     st.integers(min_value=1, max_value=3),
     st.sampled_from([0, 1, 3, 6, 20]),
 )
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 def test_jobs_that_come_at_any_time_keep_the_laws_and_all_end_when_it_is_closed(
     coming: list[tuple[float, Plan]], pool: int, close_at: float
 ) -> None:

@@ -223,15 +223,15 @@ async def _show(typed: str, as_json: bool) -> None:
     from interlock.cli.oneline import moment
     from interlock.policy.approval import offered
     from interlock.policy.preview import preview
-    from interlock.policy.printable import printable
+    from interlock.policy.printable import one_line
     from interlock.toolkit import workspace
 
     asked = one.asked
     subject = next((tool.subject for tool in workspace() if tool.name == one.tool), None)
-    print(f"{printable(one.tool)} wants to run: {printable(asked.question)}")
-    print(f"  {one.id}, asked {moment(one.time)} by {printable(asked.by) or 'nobody who is named'}")
+    print(f"{one_line(one.tool)} wants to run: {one_line(asked.question)}")
+    print(f"  {one.id}, asked {moment(one.time)} by {one_line(asked.by) or 'nobody who is named'}")
     if one.cwd is not None:
-        print(f"  in {printable(one.cwd)}")
+        print(f"  in {one_line(one.cwd)}")
     for line in preview(asked.effective, subject, Path(one.cwd) if one.cwd is not None else None):
         print(f"  {line.text}")
     print(f"  digest {asked.digest}")
@@ -241,7 +241,7 @@ async def _show(typed: str, as_json: bool) -> None:
         print("  It is asked within another call, and ends with the process that runs that one.")
     print(f"interlock approvals answer {one.id} yes|no")
     for scope, rule in offered(asked.options).items():
-        print(f"interlock approvals answer {one.id} {scope}    writes {printable(rule)}")
+        print(f"interlock approvals answer {one.id} {scope}    writes {one_line(rule)}")
 
 
 async def _find(store: Store, typed: str) -> OpenApproval:
@@ -452,6 +452,6 @@ def _redactor() -> Redactor:
 
 
 def _plain(text: str) -> str:
-    from interlock.policy.printable import printable
+    from interlock.policy.printable import one_line
 
-    return printable(text)
+    return one_line(text)

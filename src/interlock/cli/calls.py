@@ -144,11 +144,23 @@ def label(name: str, id_: str) -> str:
 
 def answered(answer: ApprovalDecided) -> str:
     """`a person (terminal) says yes, once`."""
-    if answer.outcome in _NOBODY:
-        return _NOBODY[answer.outcome]
-    says = "yes, once" if answer.outcome == "allowed-once" else "no"
     because = f": {oneline.short(answer.message, 400)}" if answer.message else ""
+    if answer.outcome in _NOBODY:
+        return f"{_NOBODY[answer.outcome]}{because}"
+    says = "no"
+    if answer.outcome == "allowed-once":
+        says = f"yes, {_scope(answer)}"
     return f"{_who(answer)} says {says}{because}"
+
+
+def _scope(answer: ApprovalDecided) -> str:
+    """How far a yes goes, and with which arguments."""
+    if answer.rule_written is not None:
+        where = "always" if answer.scope == "always" else "for this session"
+        return f"{where}: {oneline.short(answer.rule_written, 200)}"
+    if isinstance(answer.edited, Mapping):
+        return f"once, with {oneline.arguments(answer.edited)}"
+    return "once"
 
 
 def _who(answer: ApprovalDecided) -> str:

@@ -19,7 +19,7 @@ from interlock.cli.oneline import arguments, moment, short, span
 from interlock.log.event import encode_json
 from interlock.log.explanation import Explained, Link
 from interlock.log.last_word import person, source
-from interlock.policy.printable import printable
+from interlock.policy.printable import one_line, printable
 
 _SHOWN = 400  # characters of a reason, an argument or a context
 WON = "◂"
@@ -92,7 +92,7 @@ def rows(call: Explained) -> Iterator[Row]:
         words, below = _words(call, link)
         took = f" ({_took(link.us)})" if link.us else ""
         # Whoever wrote it: nothing of it is a command to the terminal.
-        yield Row(link.seq, link.stage, printable(f"{words}{took}"), link.won, tuple(map(printable, below)))
+        yield Row(link.seq, link.stage, one_line(f"{words}{took}"), link.won, tuple(map(printable, below)))
 
 
 def _words(call: Explained, link: Link) -> tuple[str, tuple[str, ...]]:

@@ -55,11 +55,11 @@ def ask_for_trust(cwd: str) -> None:
 
 def _agreed(folder: Path, brought: Sequence[str]) -> bool:
     """Anything but a yes leaves it out; the question comes again next time."""
-    from interlock.policy.printable import printable
+    from interlock.policy.printable import one_line
 
-    print(printable(f"{folder} brings what nobody has trusted:"), file=sys.stderr)
+    print(one_line(f"{folder} brings what nobody has trusted:"), file=sys.stderr)
     for line in brought[:_SHOWN]:
-        print(printable(f"  {line}"), file=sys.stderr)
+        print(one_line(f"  {line}"), file=sys.stderr)
     if len(brought) > _SHOWN:
         more = len(brought) - _SHOWN
         print(f"  and {more} more: `interlock hooks list`, `interlock policy show`", file=sys.stderr)

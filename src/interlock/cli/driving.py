@@ -7,30 +7,49 @@ the answer and nothing else.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, Literal, TypeAlias, assert_never
 
+import msgspec
+
 from interlock.cli import exit_codes
+from interlock.cli.consent import hooks_for, trusts
 from interlock.cli.live import LiveView, Running
+from interlock.cli.oneline import count, short
 from interlock.cli.screen import Screen
 from interlock.cli.stopping import Stopping
 from interlock.cli.trace import Trace
-from interlock.errors import InputDropped
+from interlock.errors import InputDropped, TurnWaits, UsageError
 from interlock.log.event import Event, encode_event, encode_json
+from interlock.log.facts import SessionOpened
 from interlock.log.reasons import describe
-from interlock.log.session import Session
+from interlock.log.redaction.redactor import Redactor
+from interlock.log.session import Session, open_session
 from interlock.log.stores.sqlite import SQLiteStore
 from interlock.loop.agent import Agent
 from interlock.loop.budget import Budget
+from interlock.loop.pending import refuse_if_driven
 from interlock.loop.result import TurnResult
+from interlock.loop.status import Status
 from interlock.models.protocol import Model
 from interlock.models.registry import resolve_model
-from interlock.policy.terminal import TerminalApprover, printable
+from interlock.policy.approval import AnswerLater
+from interlock.policy.approvals.grants import Grants
+from interlock.policy.printable import printable
+from interlock.policy.settings import DEFAULT, Settings
+from interlock.policy.stdio import StdioApprover
+from interlock.policy.terminal import TerminalApprover
+from interlock.process.sandbox import SandboxSettings, sandbox_settings
 from interlock.toolkit import workspace
+from interlock.tools.confinement import SandboxMode
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
+Ask: TypeAlias = Literal["terminal", "stdio", "wait", "none"]
 
 INSTRUCTIONS = (
     "You work in the folder of a person who gave you one task, with tools for its files and a shell. Read before you "
@@ -43,14 +62,21 @@ INSTRUCTIONS = (
 class Task:
     """What `interlock run` was asked for."""
 
-    prompt: str
+    prompt: str | None  # None: go on with what waits
     model: str
     base_url: str | None
-    cwd: str
+    cwd: str | None  # None: that of the session to go on with, else this one
     output: OutputFormat
     budget: Budget | None
-    preset: str
+    preset: str | None  # None: that of the session to go on with, else what the files say
+    sandbox: SandboxMode | None  # None: the preset's, or what the files say
+    rules: tuple[Path, ...] | None  # None: those of the folder and the person
     trace: bool
+    ask: Ask
+    hooks: bool  # of other programs, found for the folder
+    redact: bool  # secrets are taken out
+    session: str | None = None  # to go on with: its whole id
+    resume_pending: bool = False  # run what was left pending in it
 
 
 async def drive(task: Task) -> int:
@@ -69,6 +95,7 @@ async def drive(task: Task) -> int:
 
 
 async def _run(task: Task, model: Model, store: SQLiteStore) -> int:
+    cwd = task.cwd or (await _folder_to_resume(task, store) if task.session is not None else None) or "."
     screen = Screen(sys.stderr)
     running = Running(screen)
     live = task.output == "text" and not task.trace
@@ -78,26 +105,50 @@ async def _run(task: Task, model: Model, store: SQLiteStore) -> int:
     elif live:
         shows.append(LiveView(screen, answers=screen.alive).event)
     shows.append(running.event)
+    person = sys.stdin.isatty()
+    settings = Settings.load(cwd, only=task.rules, trusted=not person or trusts(cwd))
     agent = Agent(
         model,
         tools=workspace(),
         instructions=INSTRUCTIONS,
-        cwd=task.cwd,
+        cwd=cwd,
         store=store,
-        approver=TerminalApprover(around=screen.step_aside) if sys.stdin.isatty() else None,
+        session=task.session,
+        resume_pending=task.resume_pending,
         budget=task.budget,
-        preset=task.preset,
+        preset=task.preset or await _preset(task, settings, store),
+        rules=settings.effective,
+        sandbox=_sandbox(task, settings),
+        redact=Redactor.of_environment(os.environ) if task.redact else None,
     )
+    agent.approvals.grants = Grants()
+    if agent.confinement is not None:
+        problem = agent.confinement.problem()
+        enforced = f"cannot be enforced, and no command runs: {problem}" if problem else "is enforced"
+        screen.line(printable(f"sandbox {agent.confinement.mode}: {enforced}"))
     agent.on.progress(running.progress)
+    if task.hooks:
+        hooks_for(cwd, person=person).attach(agent)
+    stopping = Stopping(agent, screen)
     try:
-        async with asyncio.TaskGroup() as tasks, agent, running.counting():
+        async with (
+            asyncio.TaskGroup() as tasks,
+            asking(task.ask, agent, screen) as asked,
+            agent,
+            running.counting(),
+        ):
             show_all(agent, shows)
+            if task.session is not None:
+                show_pending(agent.session, screen)
             if task.output == "stream-json":
                 tasks.create_task(echo(agent.session, sys.stdout.buffer))
-            with Stopping(agent, screen) as stopping:
-                result = await run_to_end(agent, task.prompt)
+            with stopping:
+                result = await run_or_leave(agent, task.prompt, asked)
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None  # one is enough to tell; the others are its consequences
+    if asked.left:
+        _give_waiting(agent.session, task.output, screen)
+        return exit_codes.WAITING
     if result is None:
         return stopping.exit_code or exit_codes.INTERRUPTED
     code = exit_codes.of_reason(result.reason)
@@ -111,12 +162,75 @@ async def _run(task: Task, model: Model, store: SQLiteStore) -> int:
     return code
 
 
-async def run_to_end(agent: Agent, prompt: str) -> TurnResult | None:
-    """The turn of this prompt; None if it was stopped before there was one."""
+async def run_to_end(agent: Agent, prompt: str | None) -> TurnResult | None:
+    """The turn of this prompt, or the one that was left waiting; None if it was stopped before there was one, or is
+    left waiting again."""
+    if prompt is None:
+        await agent.idle()
+        return agent.last_result
     try:
         return await agent.run(prompt)
-    except InputDropped:
+    except (InputDropped, TurnWaits):
         return None
+
+
+async def _folder_to_resume(task: Task, store: SQLiteStore) -> str | None:
+    """Where the session works that the task goes on with.
+
+    Raises:
+        SessionBusy: another process drives the session. UsageError: nothing waits in it, and no task is given.
+    """
+    assert task.session is not None
+    session = await open_session(task.session, store=store, readonly=True)
+    try:
+        refuse_if_driven(session)
+        if task.prompt is None and not session.state.waiting:
+            _refuse_without_work(session, task)
+        created = session.state.created
+        return created.cwd if created is not None else None
+    finally:
+        await session.close()
+
+
+def _refuse_without_work(session: Session, task: Task) -> None:
+    """
+    Raises:
+        UsageError: nothing is to be done.
+    """
+    pending = len(session.state.queues)
+    if pending and task.resume_pending:
+        return
+    if pending:
+        raise UsageError(
+            f"{count(pending, 'message')} pending in session {session.id}, parked: run with --resume-pending, or give a "
+            f"task, which comes after. `interlock log {session.id}` shows them."
+        )
+    raise UsageError(
+        f"Nothing waits in session {session.id}: give a task, or see what it did with "
+        f"`interlock log {session.id}`."
+    )
+
+
+async def _preset(task: Task, settings: Settings, store: SQLiteStore) -> str | None:
+    """What nobody chose on the command line: None where the session to go on with has one."""
+    if task.session is not None:
+        session = await open_session(task.session, store=store, readonly=True)
+        try:
+            if session.state.preset is not None:
+                return None
+        finally:
+            await session.close()
+    return settings.preset or DEFAULT
+
+
+def _sandbox(task: Task, settings: Settings) -> SandboxSettings | None:
+    """What the files say of the sandbox, with the mode of the command line."""
+    table = settings.table("sandbox")
+    made = SandboxSettings()
+    if table is not None:
+        document, _ = table
+        made = sandbox_settings(document.data, document.shown)
+    return msgspec.structs.replace(made, mode=task.sandbox or made.mode)
 
 
 def show_all(agent: Agent, shows: Sequence[Callable[[Event], None]]) -> None:
@@ -128,6 +242,14 @@ def show_all(agent: Agent, shows: Sequence[Callable[[Event], None]]) -> None:
         agent.on.observe()(show)
 
 
+def show_pending(session: Session, screen: Screen) -> None:
+    """Say what an earlier life has left pending. It comes before whatever is sent now."""
+    opened = max([event.seq for event in session.events if isinstance(event.fact, SessionOpened)])
+    for waiting in (*session.state.queues.next_step, *session.state.queues.next_turn):
+        if waiting.seq < opened:
+            screen.line(f"pending from before: {short(waiting.message.text, 100)}")
+
+
 def tracing(screen: Screen) -> Callable[[Event], None]:
     """Writes the lines of a `Trace` on the screen."""
     trace = Trace()
@@ -137,6 +259,57 @@ def tracing(screen: Screen) -> Callable[[Event], None]:
             screen.line(line)
 
     return show
+
+
+class Asking:
+    """waits: set once nothing goes on but for a person; None: that is waited for. left: the session was left so."""
+
+    waits: asyncio.Event | None = None
+    left = False
+
+
+@asynccontextmanager
+async def asking(ask: Ask, agent: Agent, screen: Screen) -> AsyncIterator[Asking]:
+    """Give the agent, before it is opened, whoever can be asked while the block runs."""
+    asked = Asking()
+    match ask:
+        case "none":
+            yield asked
+        case "terminal":
+            agent.approvals.add(TerminalApprover(around=screen.step_aside))
+            yield asked
+        case "stdio":
+            async with StdioApprover() as channel:
+                agent.approvals.add(channel)
+                yield asked
+        case "wait":
+            agent.approvals.add(AnswerLater())
+            waits = asked.waits = asyncio.Event()
+            agent.on.status(lambda status: waits.set() if status is Status.WAITING else None)
+            yield asked
+        case _:
+            assert_never(ask)
+
+
+async def run_or_leave(agent: Agent, prompt: str | None, asked: Asking) -> TurnResult | None:
+    """As `run_to_end`; where nothing goes on but for a person who is not waited for, the agent is left as it is.
+
+    A call within another one cannot be left: it ends with its process.
+    """
+    if asked.waits is None:
+        return await run_to_end(agent, prompt)
+    running = asyncio.create_task(run_to_end(agent, prompt))
+    waiting = asyncio.create_task(asked.waits.wait())
+    try:
+        await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            asked.left = agent.session.state.waiting
+            await agent.aclose()
+        return await running
+    finally:
+        for task in (running, waiting):
+            task.cancel()
+        await asyncio.wait((running, waiting))
 
 
 async def echo(session: Session, out: BinaryIO) -> None:
@@ -184,3 +357,15 @@ def _give(result: TurnResult, output: OutputFormat, *, seen: bool) -> None:
             pass
         case _:
             assert_never(output)
+
+
+def _give_waiting(session: Session, output: OutputFormat, screen: Screen) -> None:
+    """What is waited for, and how to go on."""
+    ids = [f"{session.id}/{approval}" for approval in session.state.approvals]
+    if output == "json":
+        reason = {"kind": "waiting", "approvals": ids}
+        summary = {"session": session.id, "ok": False, "reason": reason, "turn": session.state.turns}
+        sys.stdout.buffer.write(encode_json(summary) + b"\n")
+    for one in ids:
+        screen.line(f"waiting for a person: interlock approvals answer {one} yes|no")
+    screen.line(f"then go on: interlock run --resume {session.id}")

@@ -20,18 +20,20 @@ MAX_TOKENS: Final = 3
 BLOCKED: Final = 4
 BUDGET: Final = 5
 SESSION: Final = 6
+WAITING: Final = 7
 INTERRUPTED: Final = 130  # 128 + SIGINT, as shells have it
 TERMINATED: Final = 143  # 128 + SIGTERM
 
 HELP: Final = """\b
 Exit codes:
     0  the turn completed
-    1  it ended with an error; `check`: a law is broken
+    1  it ended with an error; `check`: a law is broken; `search`: nothing was found
     2  the command line, a setting or a session's name is wrong; nothing ran
     3  the model reached its output limit
     4  the task was refused before the model saw it
     5  the budget was spent
     6  the log or its store cannot be used
+    7  it waits for a person: answer with `interlock approvals`, then go on with `--resume`
   130  stopped by Ctrl-C
   143  stopped by SIGTERM
 """

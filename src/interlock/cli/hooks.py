@@ -37,7 +37,7 @@ def list_(cwd: Cwd = Path(), json: Json = False) -> None:
     """
     from interlock.cli import exit_codes
     from interlock.cli.oneline import count
-    from interlock.policy.printable import printable
+    from interlock.policy.printable import one_line
 
     watch = _watch(cwd)
     loaded, held = watch.everything(), watch.held()
@@ -51,11 +51,11 @@ def list_(cwd: Cwd = Path(), json: Json = False) -> None:
         )
     else:
         for one in loaded.handlers:
-            print(printable(line_of(one, held=one in held)))
+            print(one_line(line_of(one, held=one in held)))
         for problem in loaded.problems:
-            print(printable(f"! {_place(problem)}: {problem.what}"))
+            print(one_line(f"! {_place(problem)}: {problem.what}"))
         if loaded.disabled is not None:
-            print(printable(f"All hooks are switched off in {loaded.disabled}."))
+            print(one_line(f"All hooks are switched off in {loaded.disabled}."))
         waiting = f", {len(held)} held back until `interlock hooks trust`" if held else ""
         print(f"{count(len(loaded.handlers), 'hook')}{waiting}")
     if loaded.problems:
@@ -118,14 +118,14 @@ def trust(folder: Folder = Path()) -> None:
     """
     from interlock.bridges.hooks.loading import trust_store
     from interlock.cli.oneline import count
-    from interlock.policy.printable import printable
+    from interlock.policy.printable import one_line
 
     watch = _watch(folder)
     held = watch.held()
     for one in held:
-        print(printable(line_of(one, held=False)))
+        print(one_line(line_of(one, held=False)))
     trust_store().trust(folder.absolute(), watch.everything().handlers)
-    print(printable(f"Trusted: {folder.absolute()} ({count(len(held), 'hook')} more will run)"))
+    print(one_line(f"Trusted: {folder.absolute()} ({count(len(held), 'hook')} more will run)"))
 
 
 @hooks.command()
@@ -133,11 +133,11 @@ def untrust(folder: Folder = Path()) -> None:
     """Hold the hooks of a project's own files back again."""
     from interlock.bridges.hooks.loading import trust_store
     from interlock.errors import UsageError
-    from interlock.policy.printable import printable
+    from interlock.policy.printable import one_line
 
     if not trust_store().distrust(folder.absolute()):
         raise UsageError(f"{folder.absolute()} was not trusted itself; a folder above it may be.")
-    print(printable(f"No longer trusted: {folder.absolute()}"))
+    print(one_line(f"No longer trusted: {folder.absolute()}"))
 
 
 # Trying
@@ -211,24 +211,24 @@ def _refuses(event: EventName, answer: Answer) -> bool:
 
 
 def _told(occurrence: Occurrence, ran: tuple[Ran, ...], folded: Folded) -> Iterator[str]:
-    from interlock.policy.printable import printable
+    from interlock.policy.printable import one_line
 
     for i, one in enumerate(ran):
         how = "in the background" if not one.waits else f"exit {one.exit}, {one.ms} ms"
         mark = "+" if i in folded.won else "!" if one.answer.failure is not None else "-"
-        yield printable(f"{mark} {one.handler.place}  {_what(one.handler)}  ({how})")
+        yield one_line(f"{mark} {one.handler.place}  {_what(one.handler)}  ({how})")
         if one.answer.failure is not None:
-            yield printable(f"    failed: {one.answer.failure}")
+            yield one_line(f"    failed: {one.answer.failure}")
         for key, value in _said(one.answer).items():
-            yield printable(f"    {key}: {value}")
+            yield one_line(f"    {key}: {value}")
         for problem in one.answer.problems:
-            yield printable(f"    ! {problem.what}")
+            yield one_line(f"    ! {problem.what}")
     yield f"outcome: {_outcome(occurrence.event, folded.answer) if ran else 'no hook is meant by this'}"
 
 
 def _outcome(event: EventName, answer: Answer) -> str:
     """In words, what a run would make of it."""
-    from interlock.policy.printable import printable
+    from interlock.policy.printable import one_line
 
     if answer.stop is not None:
         words = f"everything stops: {answer.stop}" if answer.stop else "everything stops"
@@ -247,7 +247,7 @@ def _outcome(event: EventName, answer: Answer) -> str:
         words += ", with other arguments"
     if answer.output is not None:
         words += ", with another result"
-    return printable(words)
+    return one_line(words)
 
 
 def _because(reason: str) -> str:

@@ -16,7 +16,9 @@ FORMATS = ("claude", "codex", "openai", "interlock")
 
 
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The export or the transcript.", show_default=False)],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The export or the transcript.", show_default=False)
+    ],
     format: Annotated[  # noqa: A002  # the option's name
         str | None,
         typer.Option(metavar="|".join(FORMATS), help="What it is.", show_default="by its first lines"),

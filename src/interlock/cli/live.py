@@ -7,7 +7,7 @@ the log, so that what is seen has happened.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from time import monotonic
 
@@ -19,12 +19,15 @@ from interlock.cli.timeline import STYLES, Line, Timeline
 from interlock.log.event import Event
 from interlock.log.facts import (
     ApprovalDecided,
+    ApprovalLate,
     AssistantChunk,
     AssistantMessage,
     BudgetWarned,
     CancelRequested,
     Fact,
+    GrantRevoked,
     HookProblem,
+    HookResulted,
     InboxDropped,
     InboxSpliced,
     ObserverFailed,
@@ -49,7 +52,7 @@ from interlock.log.messages import ToolUse
 from interlock.tools.call import ToolCall
 
 _SHOWN: tuple[type[Fact], ...] = (
-    ApprovalDecided, BudgetWarned, CancelRequested, HookProblem, InboxDropped, ObserverFailed,
+    ApprovalDecided, ApprovalLate, BudgetWarned, CancelRequested, GrantRevoked, HookProblem, InboxDropped, ObserverFailed,
     RequestFailed, RetryScheduled, SubcallEnd, SubcallStart, ToolAbandoned, ToolCalled, ToolDecided, ToolPrepared,
     ToolResulted, ToolSettled, TurnEnd,
 )  # fmt: skip
@@ -76,6 +79,9 @@ class LiveView:
                 self._said(fact)
             case InboxSpliced(inserted=inserted) if line is not None and inserted and self._turn:
                 self._show(line)  # the first prompt needs no telling: whoever reads this has just given it
+            case HookResulted(said=said) if line is not None:
+                if fact.error is not None or fact.unused is not None or _for_the_person(said):
+                    self._show(line)
             case _ if line is not None and isinstance(fact, _SHOWN):
                 self._show(line)
             case _:
@@ -98,6 +104,11 @@ class LiveView:
         self._screen.line(
             Text.assemble(f"{indent}", (f"{line.mark} {line.subject}", STYLES[line.mark]), words)
         )
+
+
+def _for_the_person(said: object) -> bool:
+    """Whether a hook has something to say to whoever looks on."""
+    return isinstance(said, Mapping) and ("messages" in said or "stop" in said)
 
 
 _NOTICE = 5  # seconds between two lines that say the same where no line can be changed

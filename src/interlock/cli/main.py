@@ -15,10 +15,18 @@ import typer
 
 from interlock import __version__
 from interlock.cli import exit_codes
+from interlock.cli.approvals import approvals
 from interlock.cli.check import check
 from interlock.cli.demo import demo
+from interlock.cli.explain import explain
+from interlock.cli.export import export
+from interlock.cli.fork import fork
+from interlock.cli.hooks import hooks
+from interlock.cli.importing import import_
 from interlock.cli.log import log
+from interlock.cli.policy import policy
 from interlock.cli.run import run
+from interlock.cli.search import search
 from interlock.cli.sessions import sessions
 from interlock.errors import InterlockError
 
@@ -51,8 +59,16 @@ def _interlock(
 app.command()(demo)
 app.command(epilog=exit_codes.HELP)(run)
 app.command()(sessions)
+app.command()(search)
+app.command()(fork)
 app.command()(log)
+app.command()(explain)
 app.command()(check)
+app.command()(export)
+app.command("import")(import_)
+app.add_typer(approvals, name="approvals")
+app.add_typer(policy)
+app.add_typer(hooks)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -71,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(args=arguments, prog_name="interlock")
     except InterlockError as error:
-        from interlock.policy.terminal import printable
+        from interlock.policy.printable import printable
 
         print(f"interlock: {printable(str(error))}", file=sys.stderr)
         raise SystemExit(exit_codes.of_error(error)) from None

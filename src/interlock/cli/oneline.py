@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from interlock.policy.terminal import printable
+from interlock.policy.printable import printable
 
 
 def short(text: str, limit: int) -> str:

@@ -95,7 +95,7 @@ def lint(rules: Rules = None, cwd: Cwd = Path(), json: Json = False) -> None:
     """
     from interlock.cli import exit_codes
     from interlock.cli.oneline import count
-    from interlock.policy.printable import printable
+    from interlock.policy.printable import one_line
 
     settings = _settings(cwd, rules)
     findings = settings.findings
@@ -104,7 +104,7 @@ def lint(rules: Rules = None, cwd: Cwd = Path(), json: Json = False) -> None:
             _print_json(asdict(finding))
     else:
         for finding in findings:
-            print(printable(str(finding)))
+            print(one_line(str(finding)))
         print(f"{count(len(settings.rules.rules), 'rule')}, {count(len(findings), 'finding')}")
     if any(finding.severity == "warning" for finding in findings):
         raise typer.Exit(exit_codes.FAILED)
@@ -120,7 +120,7 @@ def show(
     json: Json = False,
 ) -> None:
     """Print every rule with where it comes from, in the order in which they are named."""
-    from interlock.policy.printable import printable
+    from interlock.policy.printable import one_line
 
     settings = _settings(cwd, rules)
     in_force = settings.policy(None)
@@ -147,14 +147,14 @@ def show(
     if effective:
         preset = in_force.preset
         assert preset is not None
-        print(printable(f"preset {preset.name}: {preset.meaning}"))
-        print(printable(f"sandbox {in_force.sandbox}{_enforced(in_force.sandbox, cwd)}"))
+        print(one_line(f"preset {preset.name}: {preset.meaning}"))
+        print(one_line(f"sandbox {in_force.sandbox}{_enforced(in_force.sandbox, cwd)}"))
         for file in in_force.ceiling.files:
-            print(printable(f"ceiling {file}"))
+            print(one_line(f"ceiling {file}"))
     for effect in ("deny", "ask", "allow"):
         for rule in shown:
             if rule.effect == effect:
-                print(printable(f"{effect:<6} {rule.text}  ({rule.origin}: {rule.where})"))
+                print(one_line(f"{effect:<6} {rule.text}  ({rule.origin}: {rule.where})"))
     if not shown:
         print("There are no rules.")
 
@@ -170,7 +170,7 @@ def bench(json: Json = False) -> None:
     """
     from interlock.cli import exit_codes
     from interlock.policy.corpus import measured as of_the_rules
-    from interlock.policy.printable import printable
+    from interlock.policy.printable import one_line
 
     measured = of_the_rules()
     allowed, stopped = measured.rates
@@ -184,7 +184,7 @@ def bench(json: Json = False) -> None:
         )
         for miss in measured.misses:
             answer = miss.answer or "no rule speaks"
-            print(printable(f"  {miss.corpus}, {miss.kind}: {answer}: {miss.command}"))
+            print(one_line(f"  {miss.corpus}, {miss.kind}: {answer}: {miss.command}"))
     if measured.misses:
         raise typer.Exit(exit_codes.FAILED)
 
@@ -256,13 +256,13 @@ def _print_json(value: dict[str, Any]) -> None:
 
 def _shown(tool: str, given: str, judgement: Judgement) -> Iterator[str]:
     """The answer for a person: the verdict first, then each part with what decides it."""
-    from interlock.policy.printable import printable
+    from interlock.policy.printable import one_line
 
-    yield printable(f"{judgement.verdict}  {tool}  {given}")
+    yield one_line(f"{judgement.verdict}  {tool}  {given}")
     width = max([len(part.text) for part in judgement.parts] + [0])
     for part in judgement.parts:
         by = f"{part.rule.text}  {part.rule.where}" if part.rule is not None else part.why
         verdict = part.effect or "-"
-        yield printable(f"  {part.kind:<8} {part.text:<{min(width, 60)}}  {verdict:<5}  {by}").rstrip()
+        yield one_line(f"  {part.kind:<8} {part.text:<{min(width, 60)}}  {verdict:<5}  {by}").rstrip()
     where = f"  {judgement.rule.where}" if judgement.rule is not None else ""
-    yield printable(f"by {judgement.by}{where}: {judgement.reason}")
+    yield one_line(f"by {judgement.by}{where}: {judgement.reason}")

@@ -64,7 +64,7 @@ async def _replay(rules: Path, named: list[str], cwd: Path, preset: str | None, 
     from interlock.cli.reading import open_log, stored
     from interlock.log.facts import SessionCreated
     from interlock.policy.preset import preset as preset_named
-    from interlock.policy.printable import printable
+    from interlock.policy.printable import one_line
     from interlock.policy.replay import replay
     from interlock.policy.settings import Settings
 
@@ -84,7 +84,7 @@ async def _replay(rules: Path, named: list[str], cwd: Path, preset: str | None, 
                 if one.changed and as_json:
                     sys.stdout.buffer.write(msgspec.json.encode(_plain(one)) + b"\n")
                 elif one.changed:
-                    print("\n".join(map(printable, _shown(one))))
+                    print("\n".join(map(one_line, _shown(one))))
     if not as_json:
         print(
             f"{count(calls, 'call')} of {count(len(sessions), 'session')}: {changed:,} would be decided otherwise"

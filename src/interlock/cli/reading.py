@@ -1,6 +1,6 @@
 """Sessions as they are kept, for looking at them: nothing here writes a line.
 
-Lives here: `stored`, the default store, and `find`, from what a person types to a session's id.
+Lives here: `stored`, the default store, and `find` and `last_in`, from what a person means to a session's id.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from interlock.cli.filters import folder_of
 from interlock.errors import UnknownSession, UsageError
 from interlock.log.session import Session
 from interlock.log.stores.database import default_path
 from interlock.log.stores.memory import MemoryStore
+from interlock.log.stores.query import Where
 from interlock.log.stores.sqlite import SQLiteStore
 from interlock.log.stores.store import SessionInfo, Store
 
@@ -52,6 +54,21 @@ async def find(store: Store, typed: str) -> str:
         some = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
         raise UsageError(f"{typed!r} could be any of {len(found)} sessions: {some}. Type more of the id.")
     return found[0]
+
+
+async def last_in(store: Store, folder: str) -> str:
+    """The id of the session that was used last in this folder.
+
+    Raises:
+        UsageError: there is none.
+    """
+    cwd = folder_of(folder)
+    found = await store.list(limit=1, where=Where(cwd=cwd))
+    if not found:
+        raise UsageError(
+            f"No session has worked in {cwd}: leave out --continue, or name one with --resume (`interlock sessions`)."
+        )
+    return found[0].id
 
 
 def _means(typed: str, info: SessionInfo) -> bool:

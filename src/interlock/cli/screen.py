@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from interlock.cli.oneline import short
-from interlock.policy.terminal import printable
+from interlock.policy.printable import printable
 
 _START_OF_LINE = "\r\x1b[2K"  # to the first column, and erase
 

@@ -3,31 +3,48 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from interlock.cli.filters import EndedBy, Folder, Since, ToolName, Until
+
+if TYPE_CHECKING:
+    from interlock.log.stores.query import Where
+
 
 def sessions(
+    since: Since = None,
+    until: Until = None,
+    folder: Folder = None,
+    tool: ToolName = None,
+    reason: EndedBy = None,
     limit: Annotated[int, typer.Option(min=1, help="How many, the last used first.")] = 20,
     json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """List the sessions that are kept, the last used first."""
+    """List the sessions that are kept, the last used first; with options, those in which something was so."""
     import asyncio
 
-    asyncio.run(_list(limit, json))
+    from interlock.cli.filters import where_of
+
+    where = where_of(since, until, folder, tool, reason)
+    filtered = any(one is not None for one in (since, until, folder, tool, reason))
+    asyncio.run(_list(limit, json, where, filtered=filtered))
 
 
-async def _list(limit: int, as_json: bool) -> None:
+async def _list(limit: int, as_json: bool, where: Where, *, filtered: bool) -> None:
     from interlock.cli.reading import stored
     from interlock.log.event import encode_json
     from interlock.log.stores.database import default_path
 
     async with stored() as store:
-        found = (await store.list(limit=limit))[:limit]
+        found = (await store.list(limit=limit, where=where))[:limit]
     if as_json:
         for info in found:
             sys.stdout.buffer.write(encode_json(info) + b"\n")
+        return
+    if not found and filtered:
+        print("No such sessions.")
         return
     if not found:
         print(f"No sessions yet in {default_path()}. `interlock demo` makes one.")
@@ -37,7 +54,7 @@ async def _list(limit: int, as_json: bool) -> None:
     from rich.text import Text
 
     from interlock.cli.oneline import moment, short
-    from interlock.policy.terminal import printable
+    from interlock.policy.printable import printable
 
     # Without a terminal there is no width to fit into.
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 10_000)

@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text as Styled
 
+from interlock.bridges.transcripts.kept import Kept
 from interlock.cli.calls import Calls, SeenCall, answered, label
 from interlock.cli.oneline import arguments, count, moment, offset, short, span
 from interlock.log.event import Event, encode_json
@@ -25,6 +26,7 @@ from interlock.log.facts import (
     BudgetWarned,
     CancelRequested,
     DecisionMade,
+    GrantRevoked,
     HistoryReplaced,
     HookInvoked,
     HookProblem,
@@ -105,7 +107,7 @@ class Timeline:
         self._began: int | None = None
         self._depth = 0
         self._asks = ""  # the model in force
-        self._hook = ""  # the hook whose answer follows
+        self._hooks: dict[str, str] = {}  # those whose answers follow, by the id of their first line
 
     def line(self, event: Event) -> Line | None:
         """The line for this event; None for one that goes without saying."""
@@ -125,11 +127,21 @@ class Timeline:
         fact = event.fact
         match fact:
             # The session
-            case SessionCreated(session_id=id_, cwd=cwd, package=package):
+            case SessionCreated(session_id=id_, cwd=cwd, package=package, parent=parent, imported=origin):
                 where = f" in {short(cwd, 200)}" if cwd else ""
-                return FRAME, "session", f"{id_}, {moment(event.time)}{where} (interlock {package})"
+                fork = f", a fork of {parent.session} from line {parent.seq} on" if parent is not None else ""
+                made = f", imported from {short(origin.program, 80)}" if origin is not None else ""
+                return (
+                    FRAME,
+                    "session",
+                    f"{id_}, {moment(event.time)}{where} (interlock {package}){fork}{made}",
+                )
             case SessionOpened(life=life, how=how, host=host, pid=pid):
-                return NOTE, f"life {life}", f"{_HOW[how]} by process {pid} on {host}"
+                return (
+                    NOTE,
+                    f"life {life}",
+                    f"{_HOW[how]} by {f'process {pid} on {host}' if host else 'an import'}",
+                )
             case SessionRepaired(cause=cause, closed=closed):
                 return NOTE, "repaired", f"after {_REPAIRED[cause]}: {count(len(closed), 'open call')} closed"
             case PolicyChanged(preset=preset):
@@ -139,8 +151,16 @@ class Timeline:
                     "preset",
                     f"{preset}: {known.meaning}" if known is not None else short(preset, 80),
                 )
+            case GrantRevoked(rule=rule, by=by):
+                return (
+                    NOTE,
+                    "grant",
+                    f"{short(rule, _SHOWN)} is asked again{f', says {short(by, 80)}' if by else ''}",
+                )
             case ObserverFailed(who=name, point=point, error=error, at=at):
                 return FAILED, "observer", f"{name} failed at {point}, line {at}: {short(error, _SHOWN)}"
+            case Kept(line=number, kind=kind):
+                return NOTE, "kept", f"{short(kind, 80)}, of line {number} of the transcript"
             case Unknown(stored_type=type_):
                 return NOTE, short(type_, 80), "of a kind that is not known here"
 
@@ -179,8 +199,9 @@ class Timeline:
                 return IN, who(source), _text(content)
             case DecisionMade(point=point, answer=answer, by=by, said=said):
                 return NOTE, point, f"{answer} by {by}{_voices(said)}"
-            case ApprovalLate(answer=answer):
-                return NOTE, "approval", f"a later answer changed nothing: {short(answer, _SHOWN)}"
+            case ApprovalLate(answer=answer, by=by):
+                whose = f" of {short(by, 80)}" if by else ""
+                return NOTE, "approval", f"a later answer{whose} changed nothing: {short(answer, _SHOWN)}"
             case BudgetWarned(kind=kind, used=used, limit=limit):
                 return NOTE, "budget", f"{kind}: {used:g} of {limit:g} used"
 
@@ -210,11 +231,11 @@ class Timeline:
                 )
 
             # Hooks
-            case HookInvoked(event=hook, who=name):
-                self._hook = f"{hook} {name}"
+            case HookInvoked(hook_id=hook_id, event=hook, who=name):
+                self._hooks[hook_id] = f"{hook} {name}"
                 return None
-            case HookResulted():
-                return NOTE, "hook", f"{self._hook} {_hook_said(fact)}"
+            case HookResulted(hook_id=hook_id):
+                return NOTE, "hook", f"{self._hooks.get(hook_id, hook_id)} {_hook_said(fact)}"
             case HookProblem(file=file, line=number, what=what):
                 return FAILED, "hook", f"{file}{f':{number}' if number else ''}: {short(what, _SHOWN)}"
             case _:
@@ -228,10 +249,13 @@ class Timeline:
             case SubcallStart():
                 outer = f" (called by {call.outer.label})" if call.outer is not None else ""
                 return CALL, name, f"{call.arguments_text()}{outer}".lstrip()
-            case ToolPrepared(changes=changes, advice=advice):
+            case ToolPrepared(changes=changes, advice=advice, said=said):
                 parts = [f"rewritten by {change.who}: {_value(change.after)}" for change in changes]
                 parts += [f"{one.who} advises to {one.verdict}{_because(one.reason)}" for one in advice]
-                return NOTE, name, "; ".join(parts)
+                refused = [_refused(one) for one in said if one.answer.startswith(("refuse", "error"))]
+                told = [*parts, *refused]
+                mark = FAILED if refused else NOTE
+                return (mark, name, "; ".join(told)) if told else None
             case ToolDecided(verdict=verdict, stage=stage, by=by, reason=reason, said=said):
                 others = [one for one in said if one.who != by]
                 voices = _voices(others)
@@ -240,8 +264,10 @@ class Timeline:
                     return FAILED, name, f"denied by {by}{_because(reason)}{voices}"
                 asks = "asks a person, says" if verdict == "ask" else "allowed by"
                 return GOES, name, f"{asks} {by}{_because(reason)}{voices}"
-            case ApprovalAsked(question=question):
-                return PERSON, name, f"a person is asked: {short(question, _SHOWN)}"
+            case ApprovalAsked(question=question, by=by, expires=expires):
+                whom = f" by {short(by, 80)}" if by else ""
+                soon = f"; a no in {span(expires - event.time)}" if expires is not None else ""
+                return PERSON, name, f"a person is asked{whom}: {short(question, _SHOWN)}{soon}"
             case ApprovalDecided():
                 return PERSON, name, answered(fact)
             case ToolStarted(run=run):
@@ -284,6 +310,12 @@ def _value(value: Any) -> str:
 
 def _because(reason: str | None) -> str:
     return f": {short(reason, _SHOWN)}" if reason else ""
+
+
+def _refused(said: Said) -> str:
+    """Who did not let a call be prepared: `hooks refuses HOOK_BLOCKED: generated`."""
+    _, _, code = said.answer.partition(" ")
+    return f"{said.who} {f'refuses {code}' if code else 'failed'}{_because(said.reason)}"
 
 
 def _voices(said: Iterable[Said]) -> str:
@@ -330,7 +362,8 @@ def _hook_said(fact: HookResulted) -> str:
     if fact.error is not None:
         return f"failed: {short(fact.error, _SHOWN)}"
     unused = f" (not used: {fact.unused})" if fact.unused else ""
-    return f"{_value(fact.said)}{unused}"
+    said = _value(fact.said) if fact.said is not None else "said nothing"
+    return f"{said}{unused}"
 
 
 def plain(line: Line) -> Styled:

@@ -7,12 +7,15 @@ tool and invalid arguments meet no hook.
 from __future__ import annotations
 
 from interlock.cli.calls import Calls, SeenCall, answered
-from interlock.cli.oneline import short
+from interlock.cli.oneline import arguments, short
 from interlock.log.event import Event
 from interlock.log.facts import (
     ApprovalAsked,
     ApprovalDecided,
     CallError,
+    HookInvoked,
+    HookProblem,
+    HookResulted,
     PolicyChanged,
     StepEnd,
     SubcallEnd,
@@ -40,6 +43,7 @@ class Trace:
         self._valid: set[int] = set()  # calls whose PreToolUse was said
         self._judged: set[int] = set()  # calls whose permission was said
         self._rest = "nobody objected"
+        self._outside: dict[str, HookInvoked] = {}  # programs that have not answered, by id
 
     def lines(self, event: Event) -> list[str]:
         """The lines that this event gives, if any."""
@@ -48,6 +52,13 @@ class Trace:
         match event.fact:
             case PolicyChanged(preset=preset):
                 self._rest = f"preset {preset}"
+            case HookInvoked(hook_id=hook_id, dialect=str()) as invoked:
+                self._outside[hook_id] = invoked
+                return []
+            case HookResulted(hook_id=hook_id) as answer if hook_id in self._outside:
+                return [_of_program(self._outside.pop(hook_id), answer)]
+            case HookProblem(file=file, line=number, what=what):
+                return [f"[Hook] {file}{f':{number}' if number else ''}: {short(what, _SHOWN)}"]
             case UserMessage(source=source, place="prompt") if source.kind == "person":
                 return ["[Hook] UserPromptSubmit"]
             case StepEnd(reason="completed" | "max-tokens") if not self._state.queues.next_step:
@@ -110,6 +121,15 @@ class Trace:
         self._judged.add(call.key)
         because = f" - {short(reason, _SHOWN)}" if reason else ""
         return f"[Permission] {call.name}: {verdict} ({source}){because}"
+
+
+def _of_program(invoked: HookInvoked, answer: HookResulted) -> str:
+    if answer.error is not None:
+        said = f"failed: {short(answer.error, _SHOWN)}"
+    else:
+        said = arguments(answer.said) if answer.said else "nothing to say"
+    unused = f" (not used: {answer.unused})" if answer.unused else ""
+    return f"[Hook] {invoked.event} {invoked.who} ({answer.ms} ms) -> {said}{unused}"
 
 
 def _post(call: SeenCall, error: CallError | None) -> list[str]:

@@ -6,7 +6,7 @@ exactly its own data; `None` abstains. A class outside a point's union is refuse
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, final
 
@@ -94,18 +94,38 @@ class _WithContexts:
 @final
 @dataclass(frozen=True)
 class Enter:
-    """Enter the step with these messages, in this order; the ones left out are dropped."""
+    """Enter the step with these messages, in this order; the ones left out are dropped.
+
+    dropped: of those left out, by id, the reason that whoever sent them is told. Nobody later can bring them back.
+    """
 
     messages: tuple[Message, ...]
     contexts: Contexts = ()
+    dropped: Mapping[str, str] = field(default_factory=dict)
 
     if TYPE_CHECKING:
 
-        def __init__(self, messages: Iterable[Message | str], contexts: GivenContexts = ()) -> None: ...
+        def __init__(
+            self,
+            messages: Iterable[Message | str],
+            contexts: GivenContexts = (),
+            dropped: Mapping[str, str] = ...,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "messages", _messages(self.messages, "Enter"))
         object.__setattr__(self, "contexts", as_contexts(self.contexts, "Enter"))
+        object.__setattr__(self, "dropped", _dropped(self.dropped, self.messages))
+
+
+def _dropped(given: object, kept: Contexts) -> dict[str, str]:
+    if not isinstance(given, Mapping):
+        raise HookContractError(f"Enter: dropped maps ids to reasons, not {type(given).__name__}")
+    for message_id, reason in given.items():
+        _reason(reason, f"Enter: dropped[{message_id!r}]")
+    if both := [message.id for message in kept if message.id in given]:
+        raise HookContractError(f"Enter: {', '.join(both)} cannot be entered and dropped")
+    return dict(given)
 
 
 @final
@@ -240,6 +260,19 @@ def strictest(verdicts: Iterable[Verdict], *, default: Verdict) -> Verdict:
     return max(verdicts, key=severity, default=default)
 
 
+def folded(
+    spoken: Sequence[tuple[Verdict, str]], held: Sequence[tuple[Verdict, str]], default: tuple[Verdict, str]
+) -> tuple[Verdict, str]:
+    """The verdict on a call, and whose it is: the strictest that was spoken, or the default if nothing was.
+
+    held: advice, and other verdicts that only hold back what is looser. They do not take the default's place, so that
+    whoever advises to ask never loosens a default that denies.
+    """
+    heard: list[tuple[Verdict, str]] = [*(spoken or (default,)), *held]
+    verdict = strictest([one for one, _ in heard], default=ALLOW)
+    return next(one for one in heard if one[0] is verdict)
+
+
 # tools/prepare
 
 
@@ -299,13 +332,15 @@ class Refuse(_WithContexts):
 
     error: ToolError
     contexts: Contexts = ()
+    stop: bool = False  # start nothing more, and end the turn after this batch
 
     if TYPE_CHECKING:
 
-        def __init__(self, error: ToolError, contexts: GivenContexts = ()) -> None: ...
+        def __init__(self, error: ToolError, contexts: GivenContexts = (), stop: bool = False) -> None: ...
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _flag(self.stop, "Refuse")
         if not isinstance(self.error, ToolError):
             raise HookContractError(f"Refuse: error is a ToolError, not {type(self.error).__name__}")
 

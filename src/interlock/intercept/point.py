@@ -117,9 +117,12 @@ async def hear(listener: Listener, signal: Signal | None, *arguments: Any) -> An
         answer = listener.fn(*arguments)
         if answer is None:
             return None
-        if type(answer) is CoroutineType and listener.timeout is None and signal is not None:
-            with Cut(signal):
+        if type(answer) is CoroutineType and listener.timeout is None:  # the usual one, at the least cost
+            if signal is None:
                 answer = await answer
+            else:
+                with Cut(signal):
+                    answer = await answer
         elif type(answer) not in listener.point.answers and inspect.isawaitable(answer):
             answer = await _awaited(listener, signal, answer)
     except asyncio.CancelledError:

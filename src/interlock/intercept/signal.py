@@ -113,7 +113,7 @@ class Signal:
 class Cut:
     """Made by `Signal.cutting`. While it is paused it does not cut: what is awaited then hears of the stop in its own way."""
 
-    __slots__ = ("_cancelling", "_dispose", "_fired", "_open", "_paused", "_signal", "_task")
+    __slots__ = ("_cancelling", "_fired", "_open", "_paused", "_signal", "_task")
 
     def __init__(self, signal: Signal) -> None:
         self._signal = signal
@@ -125,12 +125,13 @@ class Cut:
         task = asyncio.current_task()
         if task is None:
             raise RuntimeError("a region can only be cut inside a task")
-        if self._signal.cause is not None:
-            raise Stopped(self._signal.cause)
+        signal = self._signal
+        if signal.cause is not None:
+            raise Stopped(signal.cause)
         self._task = task
         self._cancelling = task.cancelling()
         self._open = True
-        self._dispose = self._signal.on_set(self._fire)
+        signal._callbacks[self] = self._fire  # as `on_set`, which makes a closure: one for each call
         return self
 
     def _fire(self, cause: Cause) -> None:
@@ -157,7 +158,7 @@ class Cut:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open = False
-        self._dispose()
+        self._signal._callbacks.pop(self, None)
         if not self._fired:
             return
         left = self._task.uncancel()

@@ -2,15 +2,17 @@
 
 Lives here: `closers`, one pure function that writes the missing ends after a cancel, a failure, a spent budget, a hook
 that stopped the turn, and a crash alike; `Ending`, which says which of these it is; and the parts of it that a live
-turn uses one by one. Same state and same ending give the same facts; on a closed state there are none.
+turn uses one by one. Same state and same ending give the same facts; on a closed state there are none. A step that
+waits for a person stays open over a crash: `end_started` says what ends there all the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
+from interlock.log.event import encode_json
 from interlock.log.facts import (
     ApprovalDecided,
     AssistantMessage,
@@ -25,10 +27,11 @@ from interlock.log.facts import (
     SubcallEnd,
     ToolCalled,
     ToolResulted,
+    ToolSettled,
     TurnEnd,
     UserMessage,
 )
-from interlock.log.messages import Message, Text
+from interlock.log.messages import Message, Source, Text
 from interlock.log.reasons import (
     ABORTED_BEFORE_DISPATCH,
     BUDGET_EXHAUSTED,
@@ -46,7 +49,9 @@ from interlock.log.reasons import (
     StepReason,
     error_text,
 )
-from interlock.log.state import Approval, Call, State
+from interlock.log.state import Approval, Call, State, Step
+
+Redo: TypeAlias = Literal["read", "idempotent"]  # READ tools; those and IDEMPOTENT ones
 
 MAX_RETURNS = 2  # the third error on a message drops it
 
@@ -175,16 +180,11 @@ def end_call(
         )
         facts.append(_failed(next_seq, use.id, ending.unstarted, contexts))
         return facts
-    for nested in reversed(step.subcalls.values()):  # the innermost first
-        if nested.within(call.seq):
-            facts += end_approval(nested.approval, ending.approval)
-            code = TOOL_OUTCOME_UNKNOWN if nested.runs else ending.unstarted
-            facts.append(
-                SubcallEnd(nested.seq, False, closing_content(code), CallError(code, "", nested.runs > 0))
-            )
+    facts += _end_nested(step, call, ending)
     facts += end_approval(call.approval, ending.approval)
+    contexts = contexts or said_of(call)
     settled = call.settled
-    if settled is not None and not (ending.crashed and settled.review):
+    if settled is not None and not (ending.crashed and _unseen(settled)):
         facts.append(
             ToolResulted(
                 call.seq,
@@ -205,6 +205,99 @@ def end_call(
         code = ending.unstarted
     facts.append(_failed(call.seq, call.use.id, code, contexts, ran=call.runs > 0, started=call.started_ms))
     return facts
+
+
+def end_started(state: State, redo: Redo | None = None) -> list[Fact]:
+    """What a crash ends in a step that waits for a person: the calls that were running. All others stay open.
+
+    Their outcome is not known. It is the result where the call is the next in order, and else on record until it is.
+
+    Args:
+        redo: Calls of such tools stay open as well, to run again, if they are as they were written.
+    """
+    step = state.step
+    assert step is not None
+    facts: list[Fact] = []
+    following = step.next_result
+    for call in step.calls[step.next_result :]:
+        if (
+            not call.runs
+            or call.settled is not None
+            or (redo is not None and _may_run_again(step, call, redo))
+        ):
+            continue
+        facts += _end_nested(step, call, CRASHED)
+        contexts = said_of(call)
+        if call.index == following:
+            following += 1
+            facts.append(
+                _failed(
+                    call.seq, call.use.id, TOOL_OUTCOME_UNKNOWN, contexts, ran=True, started=call.started_ms
+                )
+            )
+        else:
+            error = CallError(TOOL_OUTCOME_UNKNOWN, "", True)
+            facts.append(
+                ToolSettled(call.seq, False, closing_content(TOOL_OUTCOME_UNKNOWN), error, contexts=contexts)
+            )
+    return facts
+
+
+def _may_run_again(step: Step, call: Call, redo: Redo) -> bool:
+    """Whether twice is as good as once, by what is on record of it.
+
+    An answer is for one run; what a listener has made of the arguments is not in the state; and a call that it has
+    made may be of another effect.
+    """
+    return (
+        (call.effect == "read" or call.effect == redo)
+        and call.approval is None
+        and not call.prepared
+        and not any(one.outer is call for one in step.by_seq.values())
+    )
+
+
+def _end_nested(step: Step, call: Call, ending: Ending) -> list[Fact]:
+    """The ends of the calls that this one has made, the innermost first."""
+    facts: list[Fact] = []
+    for nested in reversed(step.subcalls.values()):
+        if nested.within(call.seq):
+            facts += end_approval(nested.approval, ending.approval)
+            code = TOOL_OUTCOME_UNKNOWN if nested.runs else ending.unstarted
+            facts.append(
+                SubcallEnd(nested.seq, False, closing_content(code), CallError(code, "", nested.runs > 0))
+            )
+    return facts
+
+
+def _unseen(settled: ToolSettled) -> bool:
+    """Whether a review had yet to see what a body did. A denial has nothing to withhold."""
+    return settled.review and (settled.error is None or settled.error.handler_executed)
+
+
+def said_of(call: Call) -> tuple[Message, ...]:
+    """What rides on the result of a call that a person was asked about, as far as it is on record.
+
+    It is what listeners had said by then, and that a person has changed the arguments.
+    """
+    approval = call.approval
+    if approval is None:
+        return ()
+    contexts = approval.asked.contexts
+    if approval.edited is not None:
+        contexts = (*contexts, edited_context(call.seq, call.use.name, approval.edited, len(contexts) + 1))
+    return contexts
+
+
+def edited_context(call: int, name: str, arguments: object, n: int) -> Message:
+    """The n-th context of a call, from 1: what a person has put in the place of its arguments."""
+    text = (
+        f"A person changed the arguments of this call of {name} before they allowed it. "
+        f"What counts is: {encode_json(arguments).decode()}"
+    )
+    return Message(
+        role="system", content=(Text(text),), id=f"x{call}.{n}", source=Source("runtime", "approval")
+    )
 
 
 def end_claim(state: State, ending: Ending) -> tuple[list[Fact], Pending]:
@@ -268,7 +361,12 @@ def end_approval(
 
 def closing_content(code: str) -> tuple[Text, ...]:
     """What the model reads of a call that was ended without being run, or without its outcome being known."""
-    return (Text(error_text(code, _TEXTS[code])),)
+    return (Text(error_text(code, closing_text(code))),)
+
+
+def closing_text(code: str) -> str:
+    """The same in words, without the code."""
+    return _TEXTS[code]
 
 
 def _failed(

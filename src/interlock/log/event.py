@@ -6,12 +6,13 @@ compare bare facts. The stored keys are seq, type, time, life, causes, ignorable
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, Literal
 
 import msgspec
 
 from interlock.errors import UnknownFact, UnreadableLog
-from interlock.log.facts import Fact, Span, Unknown, fact_class
+from interlock.log.facts import AssistantChunk, Fact, Span, Unknown, fact_class
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -79,13 +80,19 @@ def decode_fact(type_: str, data: bytes | msgspec.Raw, *, seq: int, ignorable: b
 
 def encode_event(event: Event) -> bytes:
     """One line of JSON, without a newline."""
+    try:
+        data = encode_fact(event.fact)
+    except UnicodeEncodeError:
+        if type(event.fact) is not AssistantChunk:
+            raise
+        data = _with_half_a_pair(event.fact)
     return _encoder.encode(
         Envelope(
             event.seq,
             event.type,
             event.time,
             event.life,
-            msgspec.Raw(encode_fact(event.fact)),
+            msgspec.Raw(data),
             event.causes,
             event.ignorable,
         )
@@ -102,6 +109,35 @@ def decode_event(line: bytes | str) -> Event:
     try:
         stored = _envelope_decoder.decode(line)
     except msgspec.MsgspecError as error:
+        if (chunk := _half_a_pair(line)) is not None:
+            return chunk
         raise UnreadableLog(-1, str(error)) from None
     fact = decode_fact(stored.type, stored.data, seq=stored.seq, ignorable=stored.ignorable)
     return Event(stored.seq, stored.time, stored.life, fact, stored.causes, stored.ignorable)
+
+
+# A model may stream half of a surrogate pair, and JSON can say so with an escape; msgspec neither writes nor reads it.
+
+
+class _Chunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    seq: int
+    type: Literal["assistant/chunk"]
+    time: int
+    life: int
+    data: AssistantChunk
+    causes: tuple[Span, ...] = ()
+    ignorable: bool = False
+
+
+def _with_half_a_pair(chunk: AssistantChunk) -> bytes:
+    encode_fact(msgspec.structs.replace(chunk, text=""))  # what else it holds has to be JSON
+    return json.dumps(msgspec.to_builtins(chunk), separators=(",", ":")).encode()
+
+
+def _half_a_pair(line: bytes | str) -> Event | None:
+    """The event of a line that only msgspec cannot read, None if it is none."""
+    try:
+        made = msgspec.convert(json.loads(line), _Chunk)
+    except (ValueError, msgspec.MsgspecError):
+        return None
+    return Event(made.seq, made.time, made.life, made.data, made.causes, made.ignorable)

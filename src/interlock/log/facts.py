@@ -16,7 +16,7 @@ from interlock.log.messages import Block, Message, Source, Text
 from interlock.log.reasons import Cause, EndReason, StepReason
 from interlock.log.strictjson import FrozenDict, freeze
 
-FORMAT = "1.0"  # major.minor: a new field or type raises the minor, a changed meaning the major
+FORMAT = "1.1"  # major.minor: a new field or type raises the minor, a changed meaning the major
 
 Span: TypeAlias = int | tuple[int, int]
 ListName: TypeAlias = Literal["next-turn", "next-step"]
@@ -87,6 +87,15 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 class ParentSession(Record, frozen=True):
     session: str
     seq: int  # the fork boundary: pending input is folded from after it
+
+
+class Origin(Record, frozen=True):
+    """Another program's transcript, of which a session was made."""
+
+    program: str
+    digest: str  # of what was read, BLAKE2b in hexadecimal
+    version: str | None = None  # the program's
+    session: str | None = None  # its own id there
 
 
 class Pending(Record, frozen=True):
@@ -179,7 +188,7 @@ class ClaimedKeys(Record, frozen=True):
 
 @register_fact
 class SessionCreated(Fact, frozen=True):
-    """A session began: its format, folder and, for a fork, its parent."""
+    """A session began: its format, folder and, for a fork, its parent; for an import, where it comes from."""
 
     type = "session/created"
     format: str
@@ -188,6 +197,7 @@ class SessionCreated(Fact, frozen=True):
     agent: str | None = None
     parent: ParentSession | None = None
     package: str = ""
+    imported: Origin | None = None
 
 
 @register_fact
@@ -223,6 +233,15 @@ class PolicyChanged(Fact, frozen=True):
     approval: str | None = None
     sources: tuple[tuple[str, str], ...] = ()  # file, digest
     by: str = ""
+
+
+@register_fact
+class GrantRevoked(Fact, frozen=True):
+    """A rule that was allowed for this session is allowed no longer."""
+
+    type = "grant/revoked"
+    rule: str
+    by: str | None = None
 
 
 @register_fact
@@ -273,7 +292,7 @@ class InboxReturned(Fact, frozen=True):
     turn: int
     next_step: tuple[str, ...] = ()
     next_turn: tuple[str, ...] = ()
-    why: Literal["error", "cancel", "crash"] = "error"
+    why: Literal["error", "cancel", "crash", "blocked"] = "error"
     times: int = 1
 
 
@@ -511,7 +530,7 @@ class ToolCalled(Fact, frozen=True):
 
 @register_fact
 class ToolPrepared(Fact, frozen=True):
-    """Somebody rewrote the arguments or advised; later lines speak of `effective`."""
+    """Somebody rewrote the arguments, advised or refused; later lines speak of `effective`."""
 
     type = "tool/prepared"
     call: int
@@ -519,6 +538,7 @@ class ToolPrepared(Fact, frozen=True):
     effective: Any
     changes: tuple[Change, ...] = ()
     advice: tuple[Advice, ...] = ()
+    said: tuple[Said, ...] = ()  # rewrite, advise, refuse CODE, context, error
 
     def __post_init__(self) -> None:
         _keep_frozen(self, "original", "effective")
@@ -549,8 +569,10 @@ class ApprovalAsked(Fact, frozen=True):
     question: str
     effective: Any
     digest: str
-    options: tuple[str, ...] = ("once",)
-    expires: int | None = None
+    options: tuple[str, ...] = ("once",)  # and "session RULE", "always RULE": what else a yes may be
+    expires: int | None = None  # epoch ms; without an answer by then it is a no
+    by: str = ""  # who made it ask
+    contexts: tuple[Message, ...] = ()  # what listeners have said about the call so far
 
     def __post_init__(self) -> None:
         _keep_frozen(self, "effective")
@@ -566,11 +588,12 @@ class ApprovalDecided(Fact, frozen=True):
     digest: str
     outcome: Literal["allowed-once", "rejected", "cancelled", "unavailable"]
     by: str | None = None
-    how: Literal["tty", "token", "api", "acp"] | None = None
+    how: Literal["tty", "token", "api", "acp", "hook"] | None = None
     channel: str | None = None
     message: str | None = None
-    edited: Any = None
-    rule_written: str | None = None
+    edited: Any = None  # the arguments that run instead of those that were shown
+    rule_written: str | None = None  # exactly the one that was offered
+    scope: Literal["session", "always"] | None = None  # how long it is remembered
 
     def __post_init__(self) -> None:
         _keep_frozen(self, "edited")
@@ -597,6 +620,7 @@ class ToolStarted(Fact, frozen=True):
     digest: str
     run: int = 1
     claims: ClaimedKeys | None = None
+    sandbox: str | None = None  # how the tool's processes are confined, if anything asks for it
 
 
 @register_fact
@@ -631,6 +655,9 @@ class ToolResulted(Fact, frozen=True):
     edits: tuple[Edit, ...] = ()
     started: int | None = None  # epoch ms
     settled: int | None = None  # epoch ms
+    said: tuple[
+        Said, ...
+    ] = ()  # wrappers, outermost first, with the time that was theirs; then post listeners
 
     def __post_init__(self) -> None:
         _keep_frozen(self, "meta")
@@ -684,6 +711,9 @@ class SubcallEnd(Fact, frozen=True):
     error: CallError | None = None
     contexts: tuple[Message, ...] = ()
     conclude: bool = False
+    edits: tuple[Edit, ...] = ()
+    settled: int | None = None  # epoch ms: when its body had ended
+    said: tuple[Said, ...] = ()  # as of a `tool/result`
 
 
 # Hooks

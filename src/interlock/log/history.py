@@ -72,7 +72,7 @@ class History:
     def __init__(self) -> None:
         self._row = Row()
         self._seqs: list[int] = []
-        self._digests: list[bytes] = []
+        self._digests = bytearray()  # one after the other: as objects each would take four times as much
 
     def __len__(self) -> int:
         return len(self._row)
@@ -85,14 +85,14 @@ class History:
     @property
     def digest(self) -> bytes:
         """A digest of all messages, in order."""
-        return self._digests[-1] if self._digests else b""
+        return bytes(self._digests[-_DIGEST_BYTES:])
 
     def view(self) -> Messages:
         """The messages of now. Later changes do not show in it."""
         return Messages(self._row, len(self._row))
 
     def append(self, seq: int, message: Message) -> None:
-        self._digests.append(_chained(self.digest, message))
+        self._digests += _chained(self._digests[-_DIGEST_BYTES:], message)
         self._row.append(message)
         self._seqs.append(seq)
 
@@ -114,12 +114,12 @@ class History:
         key = self._seqs[start]
         self._seqs = self._seqs[:start] + [key] * len(inserted) + self._seqs[stop:]
         self._row = Row(self._row[:start] + inserted + self._row[stop:])
-        self._digests = self._digests[:start]
+        del self._digests[start * _DIGEST_BYTES :]
         for message in self._row[start:]:
-            self._digests.append(_chained(self.digest, message))
+            self._digests += _chained(self._digests[-_DIGEST_BYTES:], message)
 
 
-def _chained(before: bytes, message: Message) -> bytes:
+def _chained(before: bytes | bytearray, message: Message) -> bytes:
     # Field by field: whether a struct's default is written depends on which object it is, not on its value.
     said = encode_json((message.role, message.content, message.id, message.source))
     return blake2b(before + said, digest_size=_DIGEST_BYTES).digest()

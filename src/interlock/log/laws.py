@@ -100,6 +100,14 @@ def miscited(state: State, fact: Fact, causes: Spans) -> Breach | None:
     return None
 
 
+def unforked(state: State, fact: Fact) -> Breach | None:
+    """Whether this fact is where a fork, whose inherited lines are at their end, has to be opened as one; or None."""
+    parent = state.created.parent if state.created is not None else None
+    if parent is None or state.head != parent.seq or (type(fact) is SessionOpened and fact.how == "fork"):
+        return None
+    return Breach(state.head + 1, "fork", f"what was inherited ends before it, and {fact.type} opens no fork")
+
+
 def check(events: Iterable[Event]) -> list[Breach]:
     """Every law on any log: where it is broken, empty if nowhere.
 
@@ -114,7 +122,7 @@ def check(events: Iterable[Event]) -> list[Breach]:
         if event.seq == 0 and not isinstance(event.fact, SessionCreated):
             breaches.append(Breach(0, "created", f"a log starts with session/created, not {event.type}"))
             return breaches
-        breach = forbidden(state, event.fact)
+        breach = forbidden(state, event.fact) or unforked(state, event.fact)
         if breach is not None:
             breaches.append(breach)
             return breaches
@@ -142,8 +150,10 @@ def _step(state: State) -> Step:
 
 
 def _call(state: State, seq: int) -> Call:
-    call = _step(state).by_seq.get(seq)
+    step = state.step
+    call = step.by_seq.get(seq) if step is not None else None
     if call is None:
+        _step(state)  # if none is open, that is what is wrong
         raise Broken("call", f"{seq} is no call of the open step")
     if call.result >= 0:
         raise Broken("one result", f"call {seq} has its result already")
@@ -158,6 +168,12 @@ def _created(state: State, fact: SessionCreated) -> None:
 def _opened(state: State, fact: SessionOpened) -> None:
     if fact.life != state.life + 1:
         raise Broken("lives", f"life {fact.life} follows life {state.life}")
+    if fact.how == "fork":
+        parent = state.created.parent if state.created is not None else None
+        if parent is None or state.head > parent.seq:
+            raise Broken("fork", "a fork is opened once, after the lines of its parent")
+        if state.turn is not None:
+            raise Broken("fork", f"turn {state.turn.number} is open")
 
 
 def _spliced(state: State, fact: InboxSpliced) -> None:
@@ -328,9 +344,13 @@ def _tool_decided(state: State, fact: ToolDecided) -> None:
 
 
 def _asked(state: State, fact: ApprovalAsked) -> None:
-    _call(state, fact.call)
+    call = _call(state, fact.call)
     if fact.approval_id in state.approvals:
         raise Broken("one approval", f"{fact.approval_id!r} is open")
+    if call.approval is not None:
+        raise Broken("one approval", f"call {fact.call} was asked about already, as {call.approval.id!r}")
+    if call.runs or call.settled is not None:
+        raise Broken("one approval", f"call {fact.call} has started or is settled")
 
 
 def _approval_decided(state: State, fact: ApprovalDecided) -> None:
@@ -350,9 +370,15 @@ def _tool_started(state: State, fact: ToolStarted) -> None:
         raise Broken("settled", f"call {fact.call} is settled")
     if call.verdict == "deny":
         raise Broken("denied", f"call {fact.call} was denied")
-    if call.approval is not None and not call.approved:
-        raise Broken("approved", f"call {fact.call} was asked and not allowed")
-    if call.verdict == "ask" and call.approval is None:
+    approval = call.approval
+    if approval is not None:
+        if not call.approved:
+            raise Broken("approved", f"call {fact.call} was asked and not allowed")
+        if fact.digest != approval.digest and approval.edited is None:
+            raise Broken(
+                "sealed", f"call {fact.call} would run with other arguments than those that were shown"
+            )
+    elif call.verdict == "ask":
         raise Broken("approved", f"call {fact.call} was to be asked and was not")
 
 

@@ -57,6 +57,7 @@ class ToolUse(
 class ToolOutcome(
     msgspec.Struct,
     frozen=True,
+    gc=False,
     tag_field="type",
     tag="result",
     forbid_unknown_fields=True,

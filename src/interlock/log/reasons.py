@@ -124,6 +124,7 @@ def describe(reason: EndReason) -> str:
 # Codes of calls that did not succeed. Stored in upper case; a model reads `Error [lower_case]: message`.
 DENIED: Final = "DENIED"
 GUARD_DENIED: Final = "GUARD_DENIED"
+SANDBOX_UNAVAILABLE: Final = "SANDBOX_UNAVAILABLE"  # the call is to be confined, and that cannot be had here
 APPROVAL_REJECTED: Final = "APPROVAL_REJECTED"
 APPROVAL_CANCELLED: Final = "APPROVAL_CANCELLED"
 APPROVAL_UNAVAILABLE: Final = "APPROVAL_UNAVAILABLE"
@@ -138,6 +139,7 @@ ABORTED_BEFORE_DISPATCH: Final = "ABORTED_BEFORE_DISPATCH"
 ABORTED: Final = "ABORTED"
 UNKNOWN_TOOL: Final = "UNKNOWN_TOOL"
 INVALID_ARGS: Final = "INVALID_ARGS"
+SECRET_REDACTED: Final = "SECRET_REDACTED"  # a secret was taken out of the arguments
 INVALID_TOOL_OUTPUT: Final = "INVALID_TOOL_OUTPUT"
 TOOL_FAILED: Final = "TOOL_FAILED"
 TOOL_TIMEOUT: Final = "TOOL_TIMEOUT"

@@ -11,13 +11,12 @@ import asyncio
 import os
 import secrets
 import socket
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import get_ident
 from time import gmtime, strftime, time
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 from interlock.errors import (
     IllegalFact,
@@ -26,11 +25,12 @@ from interlock.errors import (
     SessionError,
     StoreFailed,
     UnknownSession,
+    UsageError,
     WrongThread,
     said_error,
 )
 from interlock.log.causes import Spans, citing
-from interlock.log.closing import CRASHED, closers
+from interlock.log.closing import CRASHED, Redo, closers, end_started
 from interlock.log.event import Event
 from interlock.log.facts import (
     FORMAT,
@@ -40,22 +40,27 @@ from interlock.log.facts import (
     SessionOpened,
     SessionRepaired,
     ToolCalled,
+    ToolResulted,
+    ToolSettled,
 )
 from interlock.log.history import History
-from interlock.log.laws import Broken, forbidden, law_of, miscited
+from interlock.log.laws import Broken, forbidden, law_of, miscited, unforked
 from interlock.log.state import Change, State, change_of
 from interlock.version import VERSION
 
 if TYPE_CHECKING:
+    from interlock.log.redaction.redactor import Redactor
     from interlock.log.stores.store import Journal, Store
 
-#: By class of fact: the law that may forbid it, how what it cites is found, how it changes the state.
-_rules: dict[
-    type[Fact],
-    tuple[Callable[[State, Any], None] | None, Callable[[State, Any], Spans] | None, Change | None],
-] = {}
+#: By class of fact: the law that may forbid it, how what it cites is found, how it changes the state, and whether a
+#: reader may skip it.
+_Rules: TypeAlias = tuple[
+    Callable[[State, Any], None] | None, Callable[[State, Any], Spans] | None, Change | None, bool
+]
+_rules: dict[type[Fact], _Rules] = {}
 
 F = TypeVar("F", bound=Fact)
+T = TypeVar("T")
 Observer = Callable[[Event], None]
 Dispose = Callable[[], None]
 
@@ -108,15 +113,18 @@ class Session:
         *,
         clock: Callable[[], int] | None = None,
         readonly: bool = False,
+        redactor: Redactor | None = None,
     ) -> None:
         self.id = session_id
+        self.redactor = redactor
         self.state = State()
         self.readonly = readonly
+        self.durable = journal.durable  # it has a disk to wait for
         self._journal = journal
         self._simulated = clock if clock is not None else _simulated_clock()  # None: the real one
         self._thread = get_ident()
         self._observers: dict[type[Fact] | None, tuple[_Listening, ...]] = {}
-        self._untold: deque[Event] = deque()
+        self._untold: list[Event] = []
         self._telling = False
         self._followers: set[asyncio.Future[None]] = set()
         self._closed = False
@@ -144,10 +152,6 @@ class Session:
         return self.state.turn is not None
 
     @property
-    def durable(self) -> bool:
-        return self._journal.durable
-
-    @property
     def failure(self) -> StoreFailed | None:
         """What the store said when it failed; nothing is written after it."""
         return self._journal.failure
@@ -170,26 +174,38 @@ class Session:
 
     # Opening
 
-    async def _load(self) -> None:
+    async def _load(self, redo: Redo | None) -> None:
         state = self.state
         for event in self._journal.read(0, None):
             if isinstance(event.fact, SessionCreated):
-                _readable(event.fact)
-            breach = forbidden(state, event.fact)
+                check_format(event.fact)
+            breach = forbidden(state, event.fact) or unforked(state, event.fact)
             if breach is not None:
                 raise IllegalFact(breach.law, breach.problem, seq=breach.seq)
             state.apply(event)
         if state.created is None:
             raise UnknownSession(self.id)  # made, and lost before its first line was on disk
+        parent = state.created.parent
+        if parent is not None and state.head <= parent.seq:
+            raise SessionError(
+                f"Session {self.id} is a fork of {parent.session} that was never finished: nothing was done in it. "
+                f"Fork {parent.session} again."
+            )
         if self.readonly:
             return
         self.append(SessionOpened(state.life + 1, "resume", host=socket.gethostname(), pid=os.getpid()))
-        self._repair()
+        self._repair(redo)
         await self.barrier()
 
-    def _repair(self) -> None:
+    def _repair(self, redo: Redo | None) -> None:
         step = self.state.step
         first = self.state.head + 1
+        if self.state.waiting:  # it stays open: whoever drives the session goes on with it
+            ended = end_started(self.state, redo)
+            if ended:
+                calls = tuple(fact.call for fact in ended if isinstance(fact, (ToolResulted, ToolSettled)))
+                self.append(*ended, SessionRepaired(first, "crash", calls))
+            return
         closed = (
             tuple(call.seq for call in step.calls[step.next_result :] if call.called)
             if step is not None
@@ -203,8 +219,18 @@ class Session:
 
     # Writing
 
-    def append(self, *facts: Fact, causes: Spans | None = None) -> tuple[Event, ...]:
-        """Append facts as one: all of them or none.
+    def inherit(self, lines: Sequence[Event]) -> None:
+        """Take the lines of another log as they are, into this empty one; they are lawful."""
+        self._journal.write(lines)
+        for event in lines:
+            self.state.apply(event)
+
+    def redacted(self, value: T) -> T:
+        """The value without secrets: as it would be after it was appended, if it were or were in a fact."""
+        return value if self.redactor is None else self.redactor.value(value)
+
+    def append(self, *facts: Fact, causes: Spans | None = None, redacted: bool = False) -> tuple[Event, ...]:
+        """Append facts as one: all of them or none. The session's redactor takes secrets out of them before.
 
         They are ordered and visible in this process when it returns, on disk after `barrier`. What each line rests
         on is found from the state, unless `causes` says it.
@@ -222,22 +248,28 @@ class Session:
         journal = self._journal
         if journal.failure is not None:
             raise journal.failure
+        if self.redactor is not None and not redacted:
+            facts = tuple([self.redactor.value(fact) for fact in facts])
         clock = self._simulated
         now = int(time() * 1000) if clock is None else clock()
+        if now == self.state.time:
+            now = self.state.time  # the same object: most lines share their millisecond with the one before
         if len(facts) == 1:
             fact, state = facts[0], self.state
-            event = self._next(fact, now, causes)
+            rules = _rules.get(type(fact)) or _rules_of(type(fact))
+            event = self._next(fact, rules, now, causes)
             events: tuple[Event, ...] = (event,)
             try:
                 journal.write(events)
             except StoreFailed:
                 self._wake_followers()  # nothing more will come
                 raise
-            # As `State.apply`, without its second look-up: this is the way of nearly every line.
-            state.head = event.seq
-            change = _rules[type(fact)][2]
+            # As `State.apply`, without its look-up: this is the way of nearly every line.
+            seq = state.head = event.seq
+            change = rules[2]
             if change is not None:
-                change(state, event.seq, fact, event)
+                change(state, seq, fact, event)
+            state.time = now
         else:
             events = self._append_all(facts, now, causes)
         observers = self._observers
@@ -251,19 +283,16 @@ class Session:
             self._wake_followers()
         return events
 
-    def _next(self, fact: Fact, now: int, causes: Spans | None) -> Event:
+    def _next(self, fact: Fact, rules: _Rules, now: int, causes: Spans | None) -> Event:
         """The next line with this fact, if it is lawful."""
-        state, cls = self.state, type(fact)
-        rules = _rules.get(cls)
-        if rules is None:
-            rules = _rules[cls] = law_of(cls), citing(cls), change_of(cls)
-        law, cites, _ = rules
+        state = self.state
+        law, cites, _, ignorable = rules
         if law is not None:
             try:
                 law(state, fact)
             except Broken as broken:
                 raise IllegalFact(broken.law, f"{fact.type}: {broken.problem}", seq=state.head + 1) from None
-        if state.head < 0 and cls is not SessionCreated:
+        if state.head < 0 and type(fact) is not SessionCreated:
             raise IllegalFact("created", f"a log starts with session/created, not {fact.type}", seq=0)
         if causes is None:
             causes = cites(state, fact) if cites is not None else ()
@@ -271,13 +300,13 @@ class Session:
             raise IllegalFact(breach.law, breach.problem, seq=breach.seq)
         # An opening is the first line of its own life.
         life = fact.life if type(fact) is SessionOpened else state.life or 1
-        return Event(state.head + 1, now, life, fact, causes, cls.ignorable)
+        return Event(state.head + 1, now, life, fact, causes, ignorable)
 
     def _append_all(self, facts: tuple[Fact, ...], now: int, causes: Spans | None) -> tuple[Event, ...]:
         made: list[Event] = []
         try:
             for fact in facts:
-                event = self._next(fact, now, causes)
+                event = self._next(fact, _rules_of(type(fact)), now, causes)
                 self.state.apply(event)
                 made.append(event)
             if made:
@@ -329,20 +358,24 @@ class Session:
         self._telling = True
         try:
             while self._untold:
-                told = self._untold.popleft()
-                for listening in self._observers.get(type(told.fact), ()) + self._observers.get(None, ()):
-                    try:
-                        listening.fn(told)
-                    except Exception as error:  # noqa: BLE001  # foreign code: contained, and on record
-                        if not isinstance(told.fact, ObserverFailed):  # else it would never end
-                            self.contained("session", listening.who, error, told.seq)
+                batch, self._untold = self._untold, []
+                for told in batch:  # what observers append meanwhile comes after it
+                    self._tell_one(told)
         finally:
             self._telling = False
+
+    def _tell_one(self, told: Event) -> None:
+        for listening in self._observers.get(type(told.fact), ()) + self._observers.get(None, ()):
+            try:
+                listening.fn(told)
+            except Exception as error:  # noqa: BLE001  # foreign code: contained, and on record
+                if not isinstance(told.fact, ObserverFailed):  # else it would never end
+                    self.contained("session", listening.who, error, told.seq)
 
     def contained(self, point: str, who: str, error: Exception, at: int) -> None:
         """Put an observer's failure on record, if anything can be; what the observer was told of stands."""
         if not self._closed and self._journal.failure is None:
-            what = f"{type(error).__name__}: {said_error(error)}"[:500]
+            what = self.redacted(f"{type(error).__name__}: {said_error(error)}")[:500]
             with suppress(StoreFailed):  # told at the next barrier, and to whoever appends next
                 self.append(ObserverFailed(point, who, what, at))
 
@@ -361,7 +394,7 @@ class Session:
             if self.readonly:
                 before = self._journal.head
                 if await self._journal.refresh() == before:
-                    await asyncio.sleep(poll)
+                    await self._journal.news(poll)
                 for event in self._journal.read(self.state.head + 1, None):
                     self.state.apply(event)  # history, head and what is open move along with the writer
                 continue
@@ -403,6 +436,13 @@ class Session:
         await self._journal.close()
 
 
+def _rules_of(cls: type[Fact]) -> _Rules:
+    rules = _rules.get(cls)
+    if rules is None:
+        rules = _rules[cls] = law_of(cls), citing(cls), change_of(cls), cls.ignorable
+    return rules
+
+
 def _simulated_clock() -> Callable[[], int] | None:
     """Epoch milliseconds of an event loop whose time is simulated, None on any other."""
     try:
@@ -412,10 +452,26 @@ def _simulated_clock() -> Callable[[], int] | None:
     return simulated
 
 
-def new_session_id(now_ms: int) -> str:
-    """A short id that sorts by the time it was made and can be typed."""
-    stamp = strftime("%Y%m%d-%H%M%S", gmtime(now_ms / 1000))
+def now_ms(clock: Callable[[], int] | None = None) -> int:
+    """The time of this clock, of a simulated event loop, or the real one: epoch milliseconds."""
+    clock = clock or _simulated_clock()
+    return clock() if clock is not None else int(time() * 1000)
+
+
+def new_session_id(now: int) -> str:
+    """A short id that sorts by the time it was made, epoch milliseconds, and can be typed."""
+    stamp = strftime("%Y%m%d-%H%M%S", gmtime(now / 1000))
     return f"{stamp}-{secrets.token_hex(3)}"
+
+
+def checked_id(session_id: str, redactor: Redactor | None) -> str:
+    """
+    Raises:
+        UsageError: the redactor finds a secret in it.
+    """
+    if redactor is not None and redactor.text(session_id) != session_id:
+        raise UsageError("the id of a session cannot hold a secret")
+    return session_id
 
 
 async def create_session(
@@ -425,15 +481,15 @@ async def create_session(
     cwd: str | None = None,
     agent: str | None = None,
     clock: Callable[[], int] | None = None,
+    redactor: Redactor | None = None,
 ) -> Session:
     """A new session, with its first two lines.
 
     Raises:
-        SessionError: there is one of this id.
+        SessionError: there is one of this id. UsageError: the redactor finds a secret in the id.
     """
-    clock = clock or _simulated_clock()
-    made = session_id or new_session_id(clock() if clock is not None else int(time() * 1000))
-    session = Session(made, await store.create(made), clock=clock)
+    made = checked_id(session_id or new_session_id(now_ms(clock)), redactor)
+    session = Session(made, await store.create(made), clock=clock, redactor=redactor)
     session.append(
         SessionCreated(FORMAT, made, cwd, agent, package=VERSION),
         SessionOpened(1, "new", host=socket.gethostname(), pid=os.getpid()),
@@ -446,9 +502,17 @@ async def open_session(
     *,
     store: Store,
     readonly: bool = False,
+    redo: Redo | None = None,
     clock: Callable[[], int] | None = None,
+    redactor: Redactor | None = None,
 ) -> Session:
     """Open an existing session, and close what a crash left open, unless it is read-only.
+
+    A step in which a call waits for a person's answer stays open: of it, only what was running is closed.
+
+    Args:
+        redo: In such a step, calls that were running stay open as well, to run again, if their tools are READ, or READ
+            or IDEMPOTENT, and nothing speaks against it.
 
     Raises:
         UnknownSession: there is none of this id.
@@ -456,17 +520,25 @@ async def open_session(
         SessionError: the log breaks a law; `interlock check` says where.
     """
     session = Session(
-        session_id, await store.open(session_id, readonly=readonly), clock=clock, readonly=readonly
+        session_id,
+        await store.open(session_id, readonly=readonly),
+        clock=clock,
+        readonly=readonly,
+        redactor=redactor,
     )
     try:
-        await session._load()
+        await session._load(redo)
     except BaseException:
         await session.close()
         raise
     return session
 
 
-def _readable(fact: SessionCreated) -> None:
+def check_format(fact: SessionCreated) -> None:
+    """
+    Raises:
+        SessionError: a later version has written the log, with other meanings.
+    """
     major = fact.format.partition(".")[0]
     if major != FORMAT.partition(".")[0]:
         raise SessionError(

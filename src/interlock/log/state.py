@@ -22,6 +22,7 @@ from interlock.log.facts import (
     CancelRequested,
     DecisionMade,
     Fact,
+    GrantRevoked,
     HistoryReplaced,
     InboxClaimed,
     InboxDropped,
@@ -41,6 +42,7 @@ from interlock.log.facts import (
     ToolAbandoned,
     ToolCalled,
     ToolDecided,
+    ToolPrepared,
     ToolResulted,
     ToolSettled,
     ToolStarted,
@@ -156,10 +158,13 @@ class Call:
         "approved",
         "called",
         "decided",
+        "decision",
         "digest",
         "effect",
         "index",
+        "nested",
         "outer",
+        "prepared",
         "result",
         "runs",
         "seq",
@@ -176,8 +181,10 @@ class Call:
         self.seq = -1  # of its tool/call
         self.called = False
         self.effect: str | None = None
+        self.prepared = False  # somebody rewrote it or advised
         self.decided = -1  # seq of its last tool/decided
         self.verdict: str | None = None
+        self.decision: ToolDecided | None = None  # the last one
         self.approval: Approval | None = None
         self.approved = False
         self.runs = 0
@@ -188,6 +195,12 @@ class Call:
         self.abandoned = False
         self.result = -1  # seq of its result
         self.outer: Call | None = None
+        self.nested = 0  # calls that it has made, and that have no end
+
+    @property
+    def running(self) -> bool:
+        """Its body has started, and its outcome is not known."""
+        return self.runs > 0 and self.settled is None and self.result < 0
 
     def within(self, seq: int) -> bool:
         """Whether it is nested, at any depth, in the call with this seq."""
@@ -200,27 +213,42 @@ class Call:
 
 
 class Approval:
-    __slots__ = ("call", "digest", "id", "outcome", "seq")
+    """A question to a person about one call, and its answer."""
 
-    def __init__(self, id_: str, call: int, digest: str, seq: int) -> None:
-        self.id = id_
-        self.call = call
-        self.digest = digest
+    __slots__ = ("answer", "asked", "call", "digest", "id", "seq")
+
+    def __init__(self, asked: ApprovalAsked, seq: int) -> None:
+        self.id = asked.approval_id
+        self.call = asked.call
+        self.digest = asked.digest
         self.seq = seq
-        self.outcome: str | None = None
+        self.asked = asked
+        self.answer: ApprovalDecided | None = None
+
+    @property
+    def outcome(self) -> str | None:
+        return self.answer.outcome if self.answer is not None else None
+
+    @property
+    def edited(self) -> Any:
+        """The arguments that a person has put in the place of those that were shown; None: none."""
+        return self.answer.edited if self.answer is not None else None
 
 
 class Step:
     __slots__ = (
         "by_seq",
         "calls",
+        "concluded",
         "message",
         "next_call",
         "next_result",
         "number",
         "request",
         "seq",
+        "stopped",
         "subcalls",
+        "waiting",
     )
 
     def __init__(self, seq: int, number: int) -> None:
@@ -233,14 +261,22 @@ class Step:
         self.next_call = 0
         self.next_result = 0
         self.subcalls: dict[int, Call] = {}  # nested calls without an end, by seq
+        self.waiting: dict[
+            int, Call
+        ] = {}  # calls of the answer that were asked about, and neither started nor settled
+        self.stopped = False  # a committed result ends the turn after this batch
+        self.concluded = False  # a committed result lets the turn end after this batch
 
 
 class Turn:
     __slots__ = (
-        "asked_at",
         "asking",
+        "before",
+        "busy",
         "cancel",
+        "forced",
         "hook_forced",
+        "max_tokens",
         "number",
         "owed",
         "rejected",
@@ -249,14 +285,17 @@ class Turn:
         "started",
         "step",
         "steps",
+        "still_since",
+        "stopping",
         "tally",
         "waited_ms",
     )
 
-    def __init__(self, seq: int, number: int, time: int) -> None:
+    def __init__(self, seq: int, number: int, time: int, before: int) -> None:
         self.seq = seq
         self.number = number
         self.started = time
+        self.before = before  # messages of the history that are older
         self.steps = 0
         self.step: Step | None = None
         self.cancel: CancelRequested | None = None
@@ -265,9 +304,29 @@ class Turn:
         self.rejected: list[str] = []
         self.tally = Tally()
         self.hook_forced = False  # a hook's message has continued it
+        self.forced = 0  # how often it was continued without a person, as far as the log tells
+        self.stopping = (
+            False  # its last step ended, and nothing was pending: a further one is somebody's wish
+        )
+        self.max_tokens = False  # some answer reached the output ceiling
         self.asking = 0  # open approvals
-        self.asked_at = 0
-        self.waited_ms = 0  # while a person was asked
+        self.busy = 0  # running bodies that do not wait for a call of their own
+        self.still_since: int | None = None  # since when only a person can move it on
+        self.waited_ms = 0  # before that, for people, and between lives
+
+    def driven_ms(self, now: int) -> int:
+        """How long it was driven until `now`, epoch ms."""
+        still = now - self.still_since if self.still_since is not None else 0
+        return now - self.started - self.waited_ms - still
+
+    def look(self, now: int) -> None:
+        """The clock stands still while somebody is asked and no body runs."""
+        if self.asking and not self.busy:
+            if self.still_since is None:
+                self.still_since = now
+        elif self.still_since is not None:
+            self.waited_ms += now - self.still_since
+            self.still_since = None
 
 
 class State:
@@ -277,6 +336,7 @@ class State:
         "approvals",
         "claim",
         "created",
+        "grants",
         "head",
         "header",
         "header_life",
@@ -288,6 +348,7 @@ class State:
         "runtime",
         "step",
         "tally",
+        "time",
         "turn",
         "turns",
     )
@@ -295,6 +356,7 @@ class State:
     def __init__(self) -> None:
         self.created: SessionCreated | None = None
         self.head = -1  # seq of the last event
+        self.time = 0  # of the last event, epoch ms
         self.life = 0
         self.turns = 0  # the number of the last turn
         self.turn: Turn | None = None
@@ -307,6 +369,7 @@ class State:
         self.header_seq = -1
         self.header_life = 0
         self.preset: PolicyChanged | None = None
+        self.grants: dict[str, int] = {}  # rules that are allowed for this session: the line that says so
         self.runtime: dict[str, str] = {}  # the last runtime context by its source's name
         self.tally = Tally()
 
@@ -316,6 +379,22 @@ class State:
         change = _CHANGES.get(type(event.fact))
         if change is not None:
             change(self, event.seq, event.fact, event)
+        self.time = event.time
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a person's answer, or what follows from one, keeps the step open over the end of a life.
+
+        A call of the answer was asked about and has neither started nor settled, and nothing has stopped the turn.
+        """
+        step, turn = self.step, self.turn
+        return (
+            step is not None
+            and bool(step.waiting)
+            and not step.stopped
+            and turn is not None
+            and turn.cancel is None
+        )
 
     def call(self, seq: int) -> Call | None:
         """The call or nested call of the open step with this seq."""
@@ -329,6 +408,11 @@ class State:
 
     def _opened(self, seq: int, fact: SessionOpened, event: Event) -> None:
         self.life = fact.life
+        if fact.how == "fork":
+            self.queues = Queues()  # what its parent had pending is its parent's
+        turn = self.turn
+        if turn is not None and turn.still_since is None:
+            turn.waited_ms += event.time - self.time  # nobody drove it
 
     def _policy(self, seq: int, fact: PolicyChanged, event: Event) -> None:
         self.preset = fact
@@ -347,6 +431,11 @@ class State:
                     queues.reserved[waiting.message.id] = waiting
                 del queue[: len(ids)]
         self.claim = Claim(seq, fact)
+        turn = self.turn
+        if turn is not None and turn.stopping:
+            turn.stopping = False
+            reserved = queues.reserved
+            turn.forced += not any(reserved[i].message.source.kind == "person" for i in fact.next_step)
 
     def _decide_fate(self, message_id: str) -> Waiting | None:
         claim = self.claim
@@ -375,11 +464,11 @@ class State:
 
     def _turn_started(self, seq: int, fact: TurnStart, event: Event) -> None:
         self.turns = fact.turn
-        self.turn = Turn(seq, fact.turn, event.time)
+        self.turn = Turn(seq, fact.turn, event.time, len(self.history))
 
     def _turn_ended(self, seq: int, fact: TurnEnd, event: Event) -> None:
         if self.turn is not None:
-            self.tally.wall_ms += event.time - self.turn.started - self.turn.waited_ms
+            self.tally.wall_ms += self.turn.driven_ms(event.time)
         self.turn = None
 
     def _cancelled(self, seq: int, fact: CancelRequested, event: Event) -> None:
@@ -401,8 +490,10 @@ class State:
         self.tally.steps += 1
 
     def _step_ended(self, seq: int, fact: StepEnd, event: Event) -> None:
-        assert self.turn is not None
-        self.turn.step = self.step = None
+        turn = self.turn
+        assert turn is not None
+        turn.step = self.step = None
+        turn.stopping = fact.reason != "tools" and not self.queues.next_step
 
     def _told(self, seq: int, fact: UserMessage, event: Event) -> None:
         self._decide_fate(fact.id)
@@ -441,6 +532,8 @@ class State:
         step = turn.step
         step.request = None
         step.message = seq
+        if fact.finish == "max-tokens":
+            turn.max_tokens = True
         uses = [block for block in fact.blocks if type(block) is ToolUse]
         step.calls = [Call(i, use) for i, use in enumerate(uses)]
         if fact.blocks:
@@ -468,55 +561,88 @@ class State:
             turn.tally.called(fact.name)
             self.tally.called(fact.name)
 
+    def _prepared(self, seq: int, fact: ToolPrepared, event: Event) -> None:
+        call = self.call(fact.call)
+        if call is not None:
+            call.prepared = True
+
     def _tool_decided(self, seq: int, fact: ToolDecided, event: Event) -> None:
         call = self.call(fact.call)
         assert call is not None
         call.decided = seq
         if fact.verdict == "ask":
             call.approved = False
-        call.verdict = fact.verdict
+        call.verdict, call.decision = fact.verdict, fact
 
     def _asked(self, seq: int, fact: ApprovalAsked, event: Event) -> None:
         call, turn = self.call(fact.call), self.turn
         assert call is not None and turn is not None
-        call.approval = self.approvals[fact.approval_id] = Approval(
-            fact.approval_id, fact.call, fact.digest, seq
-        )
+        call.approval = self.approvals[fact.approval_id] = Approval(fact, seq)
         call.approved = False
-        if turn.asking == 0:
-            turn.asked_at = event.time
+        if call.outer is None and turn.step is not None:
+            turn.step.waiting[fact.call] = call
         turn.asking += 1
+        turn.look(event.time)
 
     def _approval_decided(self, seq: int, fact: ApprovalDecided, event: Event) -> None:
         approval = self.approvals.pop(fact.approval_id)
-        approval.outcome = fact.outcome
+        approval.answer = fact
+        if fact.rule_written is not None and fact.scope == "session":
+            self.grants[fact.rule_written] = seq
         call, turn = self.call(fact.call), self.turn
         if call is not None:
             call.approved = fact.outcome == "allowed-once"
         if turn is not None:
             turn.asking -= 1
-            if turn.asking == 0:
-                turn.waited_ms += event.time - turn.asked_at
+            turn.look(event.time)
+
+    def _revoked(self, seq: int, fact: GrantRevoked, event: Event) -> None:
+        self.grants.pop(fact.rule, None)
 
     def _tool_started(self, seq: int, fact: ToolStarted, event: Event) -> None:
         call = self.call(fact.call)
         assert call is not None
+        if call.runs == 0:
+            self._runs(event, 1)
         call.runs = fact.run
         call.digest = fact.digest
         if call.started_ms is None:
             call.started_ms = event.time
+        if call.approval is not None and self.step is not None:
+            self.step.waiting.pop(fact.call, None)
+
+    def _runs(self, event: Event, more: int) -> None:
+        """A body runs, or does so no more."""
+        turn = self.turn
+        if turn is not None:
+            turn.busy += more
+            if turn.asking:
+                turn.look(event.time)
 
     def _settled(self, seq: int, fact: ToolSettled, event: Event) -> None:
         call = self.call(fact.call)
         assert call is not None
+        if call.running and not call.nested:
+            self._runs(event, -1)
         call.settled, call.settled_seq = fact, seq
+        if call.approval is not None and self.step is not None:
+            self.step.waiting.pop(fact.call, None)
 
     def _resulted(self, seq: int, fact: ToolResulted, event: Event) -> None:
         turn = self.turn
         assert turn is not None and turn.step is not None
         call = turn.step.by_seq[fact.call]
+        if call.running:
+            self._runs(event, -1)
         call.result = seq
-        turn.step.next_result += 1
+        step = turn.step
+        step.next_result += 1
+        if call.approval is not None:
+            step.waiting.pop(fact.call, None)
+        if fact.stop is not None:
+            step.stopped = True
+        if fact.conclude:
+            step.concluded = True
         if fact.contexts:
             turn.results[fact.call] = seq
             turn.owed.extend([Owed(message, fact.call, seq) for message in fact.contexts])
@@ -536,7 +662,10 @@ class State:
         assert turn is not None and turn.step is not None
         call = Call(-1, ToolUse(fact.id, fact.name, ""))
         call.seq, call.called, call.effect = seq, True, fact.effect
-        call.outer = turn.step.by_seq[fact.outer]
+        outer = call.outer = turn.step.by_seq[fact.outer]
+        outer.nested += 1
+        if outer.nested == 1 and outer.running:
+            self._runs(event, -1)  # it waits for this one
         turn.step.by_seq[seq] = turn.step.subcalls[seq] = call
         turn.tally.called(fact.name)
         self.tally.called(fact.name)
@@ -544,7 +673,14 @@ class State:
     def _subcall_ended(self, seq: int, fact: SubcallEnd, event: Event) -> None:
         assert self.turn is not None and self.turn.step is not None
         call = self.turn.step.subcalls.pop(fact.start)
+        if call.running:
+            self._runs(event, -1)
         call.result = seq
+        outer = call.outer
+        assert outer is not None
+        outer.nested -= 1
+        if not outer.nested and outer.running:
+            self._runs(event, 1)
 
 
 Change: TypeAlias = Callable[[State, int, Any, Event], None]
@@ -577,9 +713,11 @@ _CHANGES: dict[type[Fact], Change] = {
     RequestFailed: State._request_failed,
     HistoryReplaced: State._replaced,
     ToolCalled: State._called,
+    ToolPrepared: State._prepared,
     ToolDecided: State._tool_decided,
     ApprovalAsked: State._asked,
     ApprovalDecided: State._approval_decided,
+    GrantRevoked: State._revoked,
     ToolStarted: State._tool_started,
     ToolSettled: State._settled,
     ToolResulted: State._resulted,

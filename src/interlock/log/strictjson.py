@@ -134,6 +134,8 @@ def check_text(text: str, path: str = "$") -> str:
 
 def checked_text(value: object) -> str:
     """The value itself, if it is text of valid Unicode."""
+    if type(value) is str and value.isascii():  # nearly always
+        return value
     if not isinstance(value, str):
         raise NotJSON(f"{type(value).__name__} is not text")
     return check_text(value)

@@ -25,22 +25,25 @@ from interlock.errors import (
     InputDropped,
     ModelFailure,
     SessionClosed,
+    TurnWaits,
     UsageError,
     WrongThread,
 )
 from interlock.intercept.point import SPEAKER, Listener, hear, tell
 from interlock.intercept.signal import Signal
-from interlock.log.closing import end_approval
+from interlock.log.closing import Redo, end_approval
 from interlock.log.event import Event
 from interlock.log.facts import (
+    ApprovalDecided,
     CancelRequested,
     Fact,
     InboxDropped,
     ListName,
-    PolicyChanged,
     Section,
+    ToolSpec,
     TurnEnd,
 )
+from interlock.log.forking import fork_session
 from interlock.log.messages import Message, Source
 from interlock.log.reasons import (
     Aborted,
@@ -59,7 +62,17 @@ from interlock.log.strictjson import FrozenDict, NotJSON, freeze
 from interlock.loop.budget import Budget, Meter
 from interlock.loop.harness import Harness, Layer
 from interlock.loop.inbox import Inbox, checked
-from interlock.loop.points import EVENT, INBOX, SESSION_START, STATUS, EventFilter, InboxNotice, SessionStart
+from interlock.loop.points import (
+    EVENT,
+    INBOX,
+    SESSION_END,
+    SESSION_START,
+    STATUS,
+    EventFilter,
+    InboxNotice,
+    SessionEnd,
+    SessionStart,
+)
 from interlock.loop.request import Assembler
 from interlock.loop.result import Receipt, TurnResult
 from interlock.loop.status import Status
@@ -68,16 +81,25 @@ from interlock.loop.turn import TurnRun
 from interlock.models.protocol import Model
 from interlock.models.registry import resolve_model
 from interlock.models.retry import RetryPolicy
-from interlock.policy.approval import Approvals, ApproverFunction
+from interlock.policy.approval import ApproverFunction
+from interlock.policy.approvals.service import Approvals
+from interlock.policy.policy import GivenRules, Policy, rules_given
 from interlock.policy.preset import Preset
-from interlock.policy.preset import preset as preset_named
+from interlock.policy.proposing import propose
+from interlock.policy.rules.ruleset import RuleSet
+from interlock.tools.call import ToolCall
+from interlock.tools.confinement import Confinement, SandboxMode
 from interlock.tools.definition import Tool
-from interlock.tools.scheduler import checked_pool
+from interlock.tools.rules import Ruled
+from interlock.tools.scheduler import Left, checked_pool
 
 if TYPE_CHECKING:
+    from interlock.log.redaction.redactor import Redactor
     from interlock.log.stores.store import Store
+    from interlock.process.sandbox import SandboxSettings
 
 _RUNTIME = Source("runtime", "workspace")
+_RNG = Random()  # of all agents that are given none: it spreads retries, and one takes 3 KB
 
 
 class Agent(Layer):
@@ -85,9 +107,16 @@ class Agent(Layer):
 
     model: `"provider:name"` or a `Model`. instructions: the system prompt, as text, sections, or several of them.
     cwd: the working folder; with it, the model is told of the folder, the date and its AGENTS.md. session: the id of a
-    session to go on with. store: where the session is kept, in memory by default. approver: who can be asked; without
-    one, asking means no. preset: what happens to calls that nobody spoke about; without one they run. budget, pool,
-    retry: as on `Harness`. settings: of the model call, such as `temperature`.
+    session to go on with. fork: go on with a fork of it instead, from the end of this turn or of its last closed one.
+    resume_pending: run what was left pending in it, which otherwise stays parked until a wake. redo: run calls
+    again that a crash has cut in a step which waits for a person: those of READ tools, or of IDEMPOTENT ones as well;
+    otherwise their outcome is not known. store: where the session is kept, in memory by default. approver: who can be asked; without
+    one, asking means no. approval_timeout: seconds after which an unanswered question is a no. preset: what happens to
+    calls that nobody spoke about; without one they run, and a session that is resumed keeps the one it had. rules:
+    permission rules, as lists by effect or from `load_rules`. sandbox: how tools that run processes are confined,
+    instead of as the preset says: a mode, or settings. redact: takes secrets out of all that the log and the model get;
+    its `add` declares one more. budget, pool, retry: as on `Harness`. settings: of the model call, such as
+    `temperature`.
 
     All of it belongs to one event loop; from another thread use `threadsafe`.
     """
@@ -100,18 +129,25 @@ class Agent(Layer):
         instructions: Instructions = None,
         cwd: str | Path | None = None,
         session: str | None = None,
+        fork: int | Literal["last"] | None = None,
+        resume_pending: bool = False,
+        redo: Redo | None = None,
         store: Store | None = None,
         approver: ApproverFunction | None = None,
+        approval_timeout: float | None = None,
         budget: Budget | None = None,
         pool: int | None = None,
         harness: Harness | None = None,
         layer: Layer | None = None,
         name: str | None = None,
         preset: str | Preset | None = None,
+        rules: GivenRules | None = None,
+        sandbox: SandboxMode | SandboxSettings | None = None,
         retry: RetryPolicy | None = None,
         settings: Mapping[str, Any] | None = None,
         rng: Random | None = None,
         today: Callable[[], date] | None = None,
+        redact: Redactor | None = None,
     ) -> None:
         """
         Raises:
@@ -121,6 +157,7 @@ class Agent(Layer):
         self.harness = harness if harness is not None else Harness(store=store)
         super().__init__(name or "agent", layer or self.harness)
         self.name = name
+        self.redact = redact if redact is not None else self.harness.redact
         self.cwd = Path(cwd).expanduser().absolute() if cwd is not None else None
         if self.cwd is not None and not self.cwd.is_dir():
             raise ConfigError(f"cwd {str(self.cwd)!r} is no folder")
@@ -131,19 +168,38 @@ class Agent(Layer):
         self._owns_model = isinstance(given, str)
         self._others: dict[str, Model] = {}  # that listeners at agent/request asked for, by provider:name
         self.sections: tuple[Section, ...] = sections(instructions)
-        self._resume = session
+        if fork is not None and session is None:
+            raise ConfigError("fork= needs session=: the session to fork")
+        if fork is not None and fork != "last" and type(fork) is not int:
+            raise ConfigError(f"fork is 'last' or the number of a turn, not {fork!r}")
+        if redo not in (None, *get_args(Redo)):
+            raise ConfigError(f"redo is 'read' or 'idempotent', not {redo!r}")
+        self._resume, self._fork, self._resume_pending, self._redo = session, fork, resume_pending, redo
         self._store: Store = store if store is not None else self.harness.store
-        self.approvals = Approvals(approver if approver is not None else self.harness.approver)
-        self._budgets = (self.harness.budget, budget)
+        self.approvals = Approvals(
+            approver if approver is not None else self.harness.approver,
+            lifetime=approval_timeout,
+            propose=propose,
+        )
+        self._budgets = (self.harness.limit, self.harness.budget, budget)
         self.pool = checked_pool(pool if pool is not None else self.harness.pool)
-        self.preset: Preset | None = preset_named(preset) if isinstance(preset, str) else preset
+        shared = self.harness.rules or RuleSet()
+        own = rules_given(rules, self.cwd or Path.cwd()) if rules is not None else None
+        self._sandboxing = None if isinstance(sandbox, str) else sandbox
+        self.policy = Policy(
+            shared.and_(own) if own is not None else shared,
+            self.harness.ceiling,
+            preset=preset,
+            sandbox=sandbox if isinstance(sandbox, str) else sandbox.mode if sandbox is not None else None,
+        )
+        self.confinement: Confinement | None = self._confined()
         self.retry = retry or self.harness.retry or RetryPolicy()
         names = {} if self._model is None else {"provider": self._model.provider, "model": self._model.name}
         try:
             self.call_settings: FrozenDict = freeze({**names, **(settings or {})})
         except NotJSON as error:
             raise ConfigError(f"settings: {error}") from None
-        self.rng = rng or Random()
+        self.rng = rng or _RNG
         self._workspace = WorkspaceContext(self.cwd, today or _today) if self.cwd is not None else None
         for tool in tools:
             self.add_tool(tool)
@@ -151,6 +207,9 @@ class Agent(Layer):
         self._session: Session | None = None
         self._inbox: Inbox | None = None
         self._assembler: Assembler | None = None
+        self._shown: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] | None = (
+            None  # all, and those not hidden
+        )
         self._status = Status.IDLE
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
@@ -161,6 +220,7 @@ class Agent(Layer):
         self._latched: set[str] = set()  # messages that woke after the stop of the open turn
         self._halt = False  # a cancel came between turns
         self._disposed = False
+        self._left: TurnWaits | None = None  # the open turn waits for a person, and is left so
         self._failure: Exception | None = None  # why nothing further starts
         self._receipts: dict[str, Receipt] = {}
         self._own_budgets: dict[str, Budget] = {}  # by message, from run(budget=)
@@ -182,6 +242,8 @@ class Agent(Layer):
     async def open(self) -> None:
         """Open the session, or a new one, for driving. Entering the agent does it.
 
+        A turn that an earlier life has left waiting for a person goes on by itself.
+
         Raises:
             SessionError: the session cannot be opened.
         """
@@ -194,34 +256,68 @@ class Agent(Layer):
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         if self._resume is None:
             cwd = str(self.cwd) if self.cwd is not None else None
-            session = await create_session(self._store, cwd=cwd, agent=self.name)
+            session = await create_session(self._store, cwd=cwd, agent=self.name, redactor=self.redact)
+        elif self._fork is not None:
+            at = None if self._fork == "last" else self._fork
+            session = await fork_session(self._resume, store=self._store, at=at, redactor=self.redact)
         else:
-            session = await open_session(self._resume, store=self._store)
+            session = await open_session(
+                self._resume, store=self._store, redo=self._redo, redactor=self.redact
+            )
         self._session = session
         self._inbox = Inbox(session, self._ready, self._notice)
         self._assembler = Assembler(session, self.scope)
         session.observe(self._admission, InboxDropped, who="agent")
+        self.approvals.attach(session)
+        session.observe(self._granted, ApprovalDecided, who="agent")
         self.scope.watch(EVENT, self._observe)
         self._observe()
-        if self.preset is not None:
-            last = session.state.preset
-            if last is None or last.preset != self.preset.name:
-                session.append(PolicyChanged(self.preset.name, approval=self.preset.rest, by="agent"))
+        self._put_policy_in_force()
         self.harness.joined(self)
-        how = "new" if self._resume is None else "resume"
-        for listener in self.scope.listeners(SESSION_START):
+        how = "new" if self._resume is None else "resume" if self._fork is None else "fork"
+        await self._announce(SESSION_START, SessionStart(self, how))
+        if session.open:
+            self._start()
+        if self._resume_pending:
+            self.wake()
+
+    def _put_policy_in_force(self) -> None:
+        """What was chosen for this agent; what the log of the session has, if nothing was."""
+        session, policy = self.session, self.policy
+        last = session.state.preset
+        if policy.preset is None and last is not None:
+            policy.restore(last)
+            self.confinement = self._confined()
+            return
+        line = policy.changed("agent")
+        if line is not None and (
+            last is None
+            or (line.preset, line.sandbox, line.approval, line.sources)
+            != (last.preset, last.sandbox or "full", last.approval, last.sources)
+        ):
+            session.append(line)
+
+    async def _announce(self, point: Any, notice: object) -> None:
+        """Tell observers that are awaited, one by one: contained, and on record when they fail."""
+        for listener in self.scope.listeners(point):
             try:
-                await hear(listener, None, SessionStart(self, how))
-            except Exception as error:  # noqa: BLE001  # an observer: contained, and on record
+                await hear(listener, None, notice)
+            except Exception as error:  # noqa: BLE001  # an observer: contained
                 self._contain(listener, error)
 
     async def aclose(self) -> None:
-        """Stop (cause `disposed`), wait for what runs, unwind the scope, close the log. Twice is harmless."""
+        """Stop (cause `disposed`), wait for what runs, unwind the scope, close the log. Twice is harmless.
+
+        A turn in which nothing goes on but for a person is left as it is, if the store is durable: nothing is written,
+        and it goes on when the session is opened again.
+        """
         if self._status is Status.CLOSED:
             return
         if self._session is not None and not self._disposed:
             self._disposed = True
-            if self._signal is not None:
+            if self._can_be_left:
+                self._leave()
+            elif self._signal is not None:
                 self._cancel(Cause("disposed"), keep_inbox=True, grace=None)
             self._halt = True
         while self._drive_task is not None:
@@ -239,11 +335,28 @@ class Agent(Layer):
             stack.callback(self._end_waiting)
             stack.callback(self.harness.left, self)
             stack.callback(self.scope.close)
+            if self._session is not None:
+                stack.push_async_callback(self._announce, SESSION_END, SessionEnd(self))
+
+    @property
+    def _can_be_left(self) -> bool:
+        """Whether the open turn waits for a person, and stays what it is without this process."""
+        session, turn = self.session, self._turn
+        if not (session.durable and session.state.waiting) or self._stopping:
+            return False
+        return turn.resting if turn is not None else True  # it has not been taken up yet
+
+    def _leave(self) -> None:
+        state = self.session.state
+        assert state.turn is not None
+        self._left = TurnWaits(self.session.id, state.turn.number, list(state.approvals))
+        if self._turn is not None:
+            self._turn.leave()
 
     def _end_waiting(self) -> None:
         self._set_status(Status.CLOSED)
         for receipt in self._receipts.values():
-            receipt.failed(SessionClosed(self.session.id))
+            receipt.failed(self._left or SessionClosed(self.session.id))
 
     # What it is
 
@@ -278,6 +391,84 @@ class Agent(Layer):
     @property
     def model(self) -> Model | None:
         return self._model
+
+    @property
+    def last_result(self) -> TurnResult | None:
+        """How the turn that ended last came out, since the agent was last idle; also one that an earlier life began."""
+        return self._last_result
+
+    @property
+    def preset(self) -> Preset | None:
+        """What happens to calls that nobody spoke about; None: they run."""
+        return self.policy.preset
+
+    def set_preset(
+        self, preset: str | Preset, *, sandbox: SandboxMode | None = None, by: str = "agent"
+    ) -> None:
+        """Put another preset in force, for every call that has not been decided about; it is on record.
+
+        Args:
+            sandbox: instead of the preset's own mode.
+            by: who chose it.
+
+        Raises:
+            ConfigError: there is no such preset or mode, or the ceiling does not permit it; nothing changed.
+            SessionClosed, StoreFailed, WrongThread: nothing changed.
+        """
+        self._ready("set_preset")
+        before = self.policy.preset, self.policy.sandbox
+        self.policy.choose(preset, sandbox)
+        try:
+            confinement = self._confined()
+            line = self.policy.changed(by)
+            assert line is not None
+            self.session.append(line)
+        except BaseException:
+            self.policy.choose(*before)
+            raise
+        self.confinement = confinement
+        if self._turn is not None:
+            self._turn.confine(confinement)
+
+    def _confined(self) -> Confinement | None:
+        """How the processes of tools that say `sandbox=True` are confined by now; None: not at all.
+
+        Raises:
+            ConfigError: a folder that the sandbox is to show does not exist.
+        """
+        mode = self.policy.sandbox
+        if mode == "full":
+            return None
+        from interlock.process.sandbox import Sandbox
+
+        return Sandbox.for_workspace(mode, self.cwd or Path.cwd(), self._sandboxing)
+
+    def rule(self, call: ToolCall) -> Ruled | None:
+        """What the permission rules say of a call, those granted for this session among them."""
+        granted = {**self.session.state.grants, **self.approvals.written}
+        self.policy.grant(granted, self.cwd or Path.cwd())
+        return self.policy.rule(call)
+
+    def _granted(self, event: Event) -> None:
+        """What was allowed for always holds from now on; for the session, the log says it."""
+        fact = event.fact
+        if isinstance(fact, ApprovalDecided) and fact.scope == "always" and fact.rule_written is not None:
+            self.policy.remember(fact.rule_written, self.cwd or Path.cwd())
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """The tools that the model is shown: those that no rule denies as a whole."""
+        specs = self.registry.specs()
+        if not self.policy.rules.rules:
+            return specs
+        if self._shown is None or self._shown[0] is not specs:
+            shown = [spec for spec in specs if not self.policy.hides(self._tool(spec.name))]
+            self._shown = specs, tuple(shown)
+        return self._shown[1]
+
+    def _tool(self, name: str) -> Tool:
+        tool = self.registry.get(name)
+        assert tool is not None
+        return tool
 
     # Verbs
 
@@ -340,7 +531,7 @@ class Agent(Layer):
 
         Raises:
             InputDropped: it was taken out of the queue before a turn claimed it. InboxError: it was not accepted.
-            StoreFailed: the log cannot be written.
+            TurnWaits: the agent was left while the turn waits for a person. StoreFailed: the log cannot be written.
         """
         receipt = self.followup(prompt)
         if budget is not None:
@@ -504,34 +695,46 @@ class Agent(Layer):
         self._halt = False
         # What comes during a turn is that turn's business: how it ends says whether the queue goes on.
         self._woken = self._woken or self.session.state.turn is None
+        self._start()
+
+    def _start(self) -> None:
+        """Start driving, if nothing does."""
         if self._drive_task is None:
             assert self._loop is not None
+            # The turn that an earlier life has left is open already: a cancel may come before the task runs.
+            self._signal = Signal() if self.session.open else None
             self._drive_task = self._loop.create_task(self._drive(), name="interlock-drive")
             self._set_status(Status.RUNNING)  # whoever is told of it may stop the drive already
 
     async def _drive(self) -> None:
         SPEAKER.set(None)  # whoever woke it does not speak for what runs here
         self._last_result = None
+        goes_on = True
         try:
-            while len(self.inbox) and not self._halt:
+            if self.session.open and not self._halt:
+                goes_on = await self._run_turn()
+            while goes_on and len(self.inbox) and not self._halt:
                 self._woken = False
-                if not await self._run_turn():
-                    break
+                goes_on = await self._run_turn()
+        except Left:
+            pass  # `_left` says so
         except Exception as error:  # noqa: BLE001  # the log cannot be written, or a bug: whoever waits is told
             self._failure = error
         finally:
             self._drive_task = None
             self._turn = self._signal = None
             self._failure = self._broken
-            self._release_waiting()
-            self._set_status(Status.FAILED if self._failure is not None else Status.IDLE)
+            if self._left is None:
+                self._release_waiting()
+                self._set_status(Status.FAILED if self._failure is not None else Status.IDLE)
 
     async def _run_turn(self) -> bool:
         """Run one turn; whether the next one opens at once."""
         session = self.session
-        self._signal = Signal()
-        before = len(session.history)
-        budgets = (*self._budgets, self._budget_of_next())
+        self._signal = self._signal or Signal()
+        left = session.state.turn  # by an earlier life
+        before = left.before if left is not None else len(session.history)
+        budgets = (*self._budgets, self._budget_of_next() if left is None else None)
         turn = self._turn = TurnRun(self, Meter(budgets, session), self._signal)
         reason = await turn.run()
         result = self._result(turn, reason, before)

@@ -116,8 +116,10 @@ class Meter:
     def wall_left(self) -> tuple[float, float] | None:
         """Seconds that the open turn may still be driven, and the limit they come from."""
         left: list[tuple[float, float]] = []
+        state = self._session.state
+        turn = state.turn.driven_ms(self._session.now()) if state.turn is not None else 0
         for budget in self._budgets:
             if budget.wall is not None:
-                used = self._session.state.tally.wall_ms / 1000 if budget.per == "session" else 0.0
-                left.append((budget.wall - used, budget.wall))
+                used = turn + (state.tally.wall_ms if budget.per == "session" else 0)
+                left.append((budget.wall - used / 1000, budget.wall))
         return min(left, default=None)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.errors import UsageError
@@ -21,6 +23,8 @@ from interlock.loop.points import On
 from interlock.models.protocol import Model
 from interlock.models.retry import RetryPolicy
 from interlock.policy.approval import ApproverFunction
+from interlock.policy.ceiling import Ceiling, ceiling_of
+from interlock.policy.policy import GivenRules, rules_given
 from interlock.tools.call import ToolCall
 from interlock.tools.definition import Tool
 from interlock.tools.points import GUARD
@@ -28,6 +32,7 @@ from interlock.tools.registry import Registry
 from interlock.tools.scheduler import checked_pool
 
 if TYPE_CHECKING:
+    from interlock.log.redaction.redactor import Redactor
     from interlock.loop.agent import Agent
 
 Guard = Callable[[ToolCall], Deny | None]
@@ -39,8 +44,18 @@ class Layer:
     def __init__(self, name: str, outer: Layer | None = None) -> None:
         self.scope: Scope = Scope(name, outer.scope if outer is not None else None)
         self.registry: Registry = Registry(outer.registry if outer is not None else None)
-        self.on = On(self.scope)
-        self.hooks = HookSurface(self.scope)
+
+    # Made when somebody registers something: most agents never do, and there may be thousands of them.
+
+    @cached_property
+    def on(self) -> On:
+        """Registration at the points: `agent.on.pre_execute(listener)`."""
+        return On(self.scope)
+
+    @cached_property
+    def hooks(self) -> HookSurface:
+        """Registration under the hook names of other programs: `agent.hooks.register("PreToolUse", callback)`."""
+        return HookSurface(self.scope)
 
     def guard(self, fn: Guard, *, name: str | None = None) -> Dispose:
         """Register a guard: it may deny or abstain, never allow; it speaks before the asking and before the body.
@@ -72,6 +87,12 @@ class Harness(Layer):
     """What several agents share; an async context manager, or closed by `aclose`.
 
     pool: how many bodies of one answer may run at once. store: where sessions are kept, in memory by default.
+    redact: takes secrets out of all that the log and the model get, for agents that name no redactor of their own.
+    rules: permission rules that hold for all of them. ceiling: what nothing below may loosen, or the file that says
+    it; `/etc/interlock/policy.toml` and the file that INTERLOCK_CEILING names hold as well, where there are any.
+
+    Raises:
+        ConfigError: a setting that cannot work, or a ceiling that cannot be read in full.
     """
 
     def __init__(
@@ -84,8 +105,17 @@ class Harness(Layer):
         budget: Budget | None = None,
         pool: int = 10,
         retry: RetryPolicy | None = None,
+        rules: GivenRules | None = None,
+        ceiling: Ceiling | str | Path | None = None,
+        redact: Redactor | None = None,
     ) -> None:
         super().__init__("harness")
+        self.redact = redact
+        self.ceiling = ceiling_of(ceiling)
+        self.limit = Budget(**self.ceiling.limits) if self.ceiling.limits else None  # of every turn
+        if self.ceiling.guards:
+            self.guard(self.ceiling.guard, name=self.ceiling.name)
+        self.rules = rules_given(rules, Path.cwd()) if rules is not None else None
         self.model = model
         self.store: Store = store if store is not None else MemoryStore()
         self._owns_store = store is None

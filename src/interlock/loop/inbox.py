@@ -67,7 +67,7 @@ class Inbox:
         queues = self._session.state.queues
         if len(queues) >= MAX_PENDING:
             raise InboxFull(MAX_PENDING)
-        message = self._identified(message)
+        message = self._identified(self._session.redacted(message))
         self._session.append(InboxSpliced(to, len(queues.of(to)), inserted=(message,), wake=wake))
         self._tell("inserted", message)
         return message
@@ -94,7 +94,7 @@ class Inbox:
         found = queues.find(message_id)
         if found is None:
             return False
-        new = checked(message)
+        new = self._session.redacted(checked(message))
         if not new.id:
             new = msgspec.structs.replace(new, id=message_id)
         elif new.id != message_id and queues.holds(new.id):
@@ -133,7 +133,7 @@ class Inbox:
         remove = max(0, min(remove, len(queue) - start))
         made: list[Message] = []
         for message in messages:
-            new = checked(message)
+            new = self._session.redacted(checked(message))
             if not new.id:
                 new = msgspec.structs.replace(new, id=f"m{self._session.head + 1}.{len(made)}")
             if self._session.state.queues.holds(new.id) or any(new.id == other.id for other in made):

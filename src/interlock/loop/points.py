@@ -31,6 +31,13 @@ class SessionStart:
     how: str
 
 
+@dataclass(frozen=True, slots=True)
+class SessionEnd:
+    """The agent is being left: nothing runs any more, and the log can still be written."""
+
+    agent: Any
+
+
 class Proposal(msgspec.Struct, frozen=True, eq=False):
     """What the next step would be told, as earlier listeners left it."""
 
@@ -92,6 +99,7 @@ class InboxNotice:
 SESSION_START: Point[Any] = Point(
     "agent/session-start", "session_start", Kind.OBSERVE, (), "", "(SessionStart)"
 )
+SESSION_END: Point[Any] = Point("agent/session-end", "session_end", Kind.OBSERVE, (), "", "(SessionEnd)")
 PRE_STEP: Point[Any] = Point(
     "agent/pre-step",
     "pre_step",
@@ -140,6 +148,7 @@ POINTS = (
     REQUEST_ERROR,
     *tool_points.POINTS,
     TURN_STOPPING,
+    SESSION_END,
     STATUS,
     INBOX,
     EVENT,
@@ -192,6 +201,7 @@ class On:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
         self.session_start = Register(scope, SESSION_START)
+        self.session_end = Register(scope, SESSION_END)
         self.pre_step = Register(scope, PRE_STEP)
         self.request = Register(scope, REQUEST)
         self.model_stream = Register(scope, MODEL_STREAM)

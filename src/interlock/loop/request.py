@@ -36,6 +36,9 @@ class Assembler:
         self._session = session
         self._scope = scope
         self._digest: tuple[int, bytes] = (-1, b"")  # of the header at this seq
+        self._without: tuple[object, tuple[Any, ...], tuple[Any, ...]] | None = (
+            None  # known, given, made of it
+        )
         self._split: tuple[Mapping[str, Any] | None, FrozenDict] = None, EMPTY  # settings without names
 
     async def settings(
@@ -71,6 +74,8 @@ class Assembler:
     ) -> tuple[ModelRequest, int]:
         """Log header (if it changed) and request; the request and the seq of its line."""
         session, state = self._session, self._session.state
+        if session.redactor is not None:
+            settings, system, tools = self._redacted(settings, system, tools)
         if self._split[0] is not settings:  # the same object as long as no listener changes anything
             rest = FrozenDict({k: v for k, v in settings.items() if k not in ("provider", "model")})
             self._split = settings, rest
@@ -107,3 +112,13 @@ class Assembler:
         )[0].seq
         request = ModelRequest(provider, model, system, messages, tools, call_settings, session.id)
         return request, sent
+
+    def _redacted(self, *header: Any) -> Any:
+        """The parts of a header without secrets: looked through anew when one is another object, or there are more."""
+        redactor = self._session.redactor
+        known = redactor.known() if redactor is not None else None
+        before = self._without
+        same = before is not None and before[0] is known
+        if before is None or not same or any(a is not b for a, b in zip(before[1], header, strict=True)):
+            before = self._without = known, header, self._session.redacted(header)
+        return before[2]

@@ -1,24 +1,25 @@
 """One attempt's stream: from chunks to lines of the log.
 
-Lives here: `consume`. Every chunk is logged before it means anything. The adapter's failures come back as a
+Lives here: `consume`. Every chunk is logged before it means anything; with a redactor, the text of a chunk that may
+be the beginning of a secret comes with a later one. The adapter's failures come back as a
 `ModelFailure`, which recovery may deal with; what wrappers raise is not the model's failure and passes through.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any, get_args, get_type_hints
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import msgspec
 
 from interlock.errors import HookContractError, ModelFailure, said_error
 from interlock.intercept.point import Listener, ListenerCancelled, speaking
-from interlock.intercept.signal import Signal, Stopped
+from interlock.intercept.signal import Cut, Signal, Stopped
 from interlock.intercept.uncut import cancelled_from_outside
-from interlock.log.facts import AssistantChunk, Usage
+from interlock.log.facts import AssistantChunk, ChunkKind, Usage
 from interlock.log.session import Session
-from interlock.log.strictjson import NotJSON, checked_text
+from interlock.log.strictjson import FrozenDict, NotJSON, checked_text
 from interlock.loop.points import MODEL_STREAM
 from interlock.models.protocol import (
     CallDelta,
@@ -30,6 +31,9 @@ from interlock.models.protocol import (
     TextDelta,
     UsageReport,
 )
+
+if TYPE_CHECKING:
+    from interlock.log.redaction.redactor import Redactor, Stream
 
 
 async def consume(
@@ -74,7 +78,7 @@ async def _log(
 ) -> ModelFailure | None:
     watch = _Watch(idle) if idle is not None else None
     try:
-        with signal.cutting():
+        with Cut(signal):
             if watch is None:
                 await _append(session, stream, signal, sent, None)
             else:
@@ -94,7 +98,9 @@ async def _log(
 async def _append(
     session: Session, stream: AsyncIterator[Chunk], signal: Signal, sent: int, watch: _Watch | None
 ) -> None:
-    append = session.append
+    append: Callable[[AssistantChunk], object] = session.append
+    if session.redactor is not None:
+        append = _Redacted(session, session.redactor).append
     unbroken = 0
     async for chunk in stream:
         if signal.cause is not None:
@@ -114,6 +120,41 @@ async def _append(
             append(_fact(sent, chunk))
         if watch is not None:
             watch.seen()
+
+
+class _Redacted:
+    """Appends chunks without their secrets, also those that are cut over several, each block for itself.
+
+    What is held back comes with the next chunk of its block, or before the finish; if the stream is cut, it is dropped:
+    nobody has seen it.
+    """
+
+    def __init__(self, session: Session, redactor: Redactor) -> None:
+        self._session = session
+        self._redactor = redactor
+        self._blocks: dict[tuple[ChunkKind, int], Stream] = {}
+
+    def append(self, fact: AssistantChunk) -> None:
+        """Append the chunk, or what of it can be by now; a chunk that says nothing else is left out."""
+        append = self._session.append
+        value = fact.value
+        if fact.kind == "finish":
+            for (kind, block), stream in self._blocks.items():
+                if stream.holds:
+                    append(AssistantChunk(fact.sent, kind, block, stream.end()), redacted=True)
+        elif fact.text:
+            of_block = self._blocks.get((fact.kind, fact.block))
+            if of_block is None:
+                of_block = self._blocks[fact.kind, fact.block] = self._redactor.stream()
+            text = of_block.feed(fact.text)
+            if not text and value is None:
+                return
+            if text != fact.text:
+                fact = AssistantChunk(fact.sent, fact.kind, fact.block, text, value)
+        if value is not None and fact.kind in ("call", "reasoning"):
+            said = {name: self._redactor.text(text) for name, text in value.items()}
+            fact = msgspec.structs.replace(fact, value=said)
+        append(fact, redacted=True)
 
 
 def _opened(stream: Any) -> AsyncIterator[Chunk]:
@@ -161,7 +202,7 @@ class _Malformed(ValueError):
     """What came out of a stream is no chunk."""
 
 
-_REASONS = get_args(get_type_hints(Finish)["reason"])
+_FINISHED = {reason: FrozenDict({"reason": reason}) for reason in get_args(get_type_hints(Finish)["reason"])}
 
 
 def _fact(sent: int, chunk: object) -> AssistantChunk:
@@ -181,8 +222,8 @@ def _fact(sent: int, chunk: object) -> AssistantChunk:
                 if name:
                     named["name"] = checked_text(name)
                 return AssistantChunk(sent, "call", block, checked_text(arguments), named or None)
-            case Finish(reason=reason) if reason in _REASONS:
-                return AssistantChunk(sent, "finish", value={"reason": reason})
+            case Finish(reason=str(reason)) if reason in _FINISHED:
+                return AssistantChunk(sent, "finish", value=_FINISHED[reason])
             case ReasoningDelta(text=text, block=int(block), signature=signature):
                 signed = {"signature": checked_text(signature)} if signature is not None else None
                 return AssistantChunk(sent, "reasoning", block, checked_text(text), signed)

@@ -41,6 +41,10 @@ class Threadsafe:
     def wake(self) -> ThreadFuture[None]:
         return self._call(self._agent.wake)
 
+    def answer(self, *arguments: Any, **options: Any) -> ThreadFuture[None]:
+        """Answer an approval, as `agent.approvals.answer` does."""
+        return self._call(self._agent.approvals.answer, *arguments, **options)
+
     def _call(self, verb: Callable[..., Any], *arguments: Any, **options: Any) -> ThreadFuture[Any]:
         loop = self._agent._loop
         if loop is None:

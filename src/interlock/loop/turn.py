@@ -34,6 +34,7 @@ from interlock.log.facts import (
     Failure,
     InboxClaimed,
     InboxDropped,
+    InboxReturned,
     InboxSpliced,
     RequestFailed,
     Said,
@@ -58,13 +59,16 @@ from interlock.log.reasons import (
     OverBudget,
     StepReason,
 )
-from interlock.log.state import Claim
+from interlock.log.state import Claim, Step, Turn
 from interlock.loop.budget import Meter
 from interlock.loop.points import MODEL_STREAM, PRE_STEP, REQUEST, TURN_STOPPING, Attempt, Proposal, Stopping
 from interlock.loop.recovery import Recovery
 from interlock.loop.stream import consume
 from interlock.tools.batch import Batch
+from interlock.tools.confinement import Confinement
 from interlock.tools.pipeline import CallJob
+from interlock.tools.restored import job_of
+from interlock.tools.scheduler import Left
 
 if TYPE_CHECKING:
     from interlock.loop.agent import Agent
@@ -78,13 +82,14 @@ class _Ended(Exception):
 
 
 class TurnRun:
-    """Drives one turn of an agent from `turn/start` to `turn/end`."""
+    """Drives one turn of an agent from `turn/start` to `turn/end`, or the one that an earlier life has left waiting."""
 
     def __init__(self, agent: Agent, meter: Meter, signal: Signal) -> None:
         self.agent = agent
         self.session = agent.session
         self.signal = signal
-        self.number = self.session.state.turns + 1
+        left = self.session.state.turn
+        self.number = left.number if left is not None else self.session.state.turns + 1
         self.stopped_text: str | None = None  # of a result that stopped the turn
         self.usage = Usage()
         self.steps = 0
@@ -94,9 +99,8 @@ class TurnRun:
         self._batch: Batch | None = None
         self._system: tuple[Section, ...] = ()
         self._tools: tuple[ToolSpec, ...] = ()
-        self._max_tokens = False  # sticks for the rest of the turn
         self._cut_off = False  # this step's answer reached the output ceiling
-        self._forced = 0  # continued without a person
+        self._forced = left.forced if left is not None else 0  # continued without a person
 
     # From start to end
 
@@ -104,9 +108,11 @@ class TurnRun:
         """Run it; the reason it ended with. Everything it opened is closed when this returns.
 
         Raises:
+            Left: it waits for a person, and was left as it is.
             StoreFailed: the log cannot be written; nothing was closed.
         """
-        self.session.append(TurnStart(self.number))
+        if self.session.state.turn is None:
+            self.session.append(TurnStart(self.number))
         self._wall.start()
         try:
             reason = await self._work()
@@ -116,7 +122,7 @@ class TurnRun:
             return self._close(ended.ending)
         except Stopped:
             return self._close(self._cancelled())
-        except StoreFailed:
+        except (StoreFailed, Left):
             raise
         except asyncio.CancelledError:
             self.signal.set(Cause("disposed", reason="the driving task was cancelled"))
@@ -136,7 +142,7 @@ class TurnRun:
     def _close(self, ending: Ending) -> EndReason:
         if self.signal.cause is not None:
             ending = self._cancelled()  # a stop beats whatever else went wrong meanwhile
-        elif self._max_tokens and isinstance(ending.turn, Completed):
+        elif self._turn.max_tokens and isinstance(ending.turn, Completed):
             ending = Ending(ending.step, MaxTokens(), ending.unstarted, ending.inbox)
         contexts = self._batch.contexts if self._batch is not None else None
         facts = closers(self.session.state, ending, contexts)
@@ -147,12 +153,10 @@ class TurnRun:
         return reason
 
     def _end(self, *facts: Fact) -> EndReason:
-        turn = self.session.state.turn
-        assert turn is not None
+        turn = self._turn
         self.usage = Usage(turn.tally.tokens_in, turn.tally.tokens_out)
         self.steps = turn.steps
-        self.session.append(*facts)
-        last = facts[-1]
+        last = self.session.append(*facts)[-1].fact
         assert isinstance(last, TurnEnd)
         return last.reason
 
@@ -165,6 +169,11 @@ class TurnRun:
         asked = turn.cancel if turn is not None else None
         return cancelled(cause, keep_inbox=asked is None or asked.keep_inbox)
 
+    def confine(self, confinement: Confinement | None) -> None:
+        """From the next call on, processes are confined like this."""
+        if self._batch is not None:
+            self._batch.confinement = confinement
+
     def waiting(self, waits: bool) -> None:
         """A person is asked, or has answered: meanwhile the wall clock stands still."""
         if waits:
@@ -173,11 +182,33 @@ class TurnRun:
             self._wall.start()
         self.agent.wait(waits)
 
+    @property
+    def resting(self) -> bool:
+        """Nothing of it goes on but for a person, and nothing runs: it can be left, and found again as it is."""
+        batch = self._batch
+        return batch is not None and batch.scheduler.resting and self.session.state.waiting
+
+    def leave(self) -> None:
+        """End the questions, and leave the turn as it is: `run` raises `Left`. Only while it is resting."""
+        assert self._batch is not None
+        self._batch.scheduler.leave()
+
+    @property
+    def _turn(self) -> Turn:
+        turn = self.session.state.turn
+        assert turn is not None
+        return turn
+
     # Steps
 
     async def _work(self) -> EndReason:
-        owed = False  # the model has not seen the results of the last step
+        step = self.session.state.step
+        ended = await self._take_up(step) if step is not None else None  # why the last step ended
         while True:
+            owed = ended == "tools"  # the model has not seen the results of the last step
+            stops = ended is not None and not owed and not self.session.state.queues.next_step
+            if stops and not await self._goes_on(answered=ended != "concluded"):
+                return self._outcome()
             spent = self._meter.before_step()
             if spent is not None:
                 raise _Ended(over_budget(spent))
@@ -186,15 +217,10 @@ class TurnRun:
                 return entered
             if not entered:
                 return self._outcome()
-            reason = await self._step()
-            owed = reason == "tools"
-            if owed or self.session.state.queues.next_step:
-                continue
-            if not await self._goes_on(answered=reason != "concluded"):
-                return self._outcome()
+            ended = await self._step()
 
     def _outcome(self) -> EndReason:
-        return MaxTokens() if self._max_tokens else Completed()
+        return MaxTokens() if self._turn.max_tokens else Completed()
 
     # Entering a step
 
@@ -205,10 +231,10 @@ class TurnRun:
         turn = session.state.turn
         assert turn is not None
         step = turn.steps + 1
-        riding = {owing.message.id: owing.call for owing in turn.owed}
+        riding = {owing.message.id: owing.call for owing in turn.owed} if turn.owed else {}
         batch = self._claim(step)
         self.signal.raise_if_set()
-        self._system, self._tools = agent.sections, agent.registry.specs()
+        self._system, self._tools = agent.sections, agent.specs()
         proposal = Proposal(agent, batch, self.number, step, self.signal)
         if agent.scope.listeners(PRE_STEP):
             proposal = await self._decide(proposal, riding)
@@ -281,6 +307,9 @@ class TurnRun:
         """Fold what `agent/pre-step` says: any reject wins, messages are a pipeline, contexts are concatenated."""
         batch = proposal.messages
         known = {message.id for message in batch}
+        blocked: dict[
+            str, tuple[str, str]
+        ] = {}  # messages that are dropped for a reason: the reason, and who
         said: list[Said] = []
         by = ""
         for listener in self.agent.scope.listeners(PRE_STEP):
@@ -288,9 +317,11 @@ class TurnRun:
             if answer is None:
                 continue
             match answer:
-                case Enter(messages=messages, contexts=contexts):
+                case Enter(messages=messages, contexts=contexts, dropped=dropped):
                     _distinct(messages, listener)
+                    blocked = {**_blocked(dropped, known, listener), **blocked}
                     messages = tuple([m if m.id in known else _from(m, listener.who) for m in messages])
+                    messages = tuple([m for m in messages if m.id not in blocked])
                     contexts = tuple([_from(m, listener.who) for m in contexts])
                     proposal = msgspec.structs.replace(
                         proposal, messages=messages, contexts=proposal.contexts + contexts
@@ -304,6 +335,12 @@ class TurnRun:
                     assert_never(answer)
             by = by or listener.who
         self.signal.raise_if_set()
+        emptied = False  # nothing of a person is left: what others sent waits for the next turn
+        if proposal.step == 1 and proposal.rejected is None:
+            mine = next((blocked[m.id] for m in batch if m.id in blocked and _of_person(m)), None)
+            if mine is not None and not any(map(_of_person, proposal.messages)):
+                emptied = True
+                proposal = msgspec.structs.replace(proposal, rejected=mine[0], by=mine[1])
         session = self.session
         if not said:
             return proposal
@@ -321,7 +358,17 @@ class TurnRun:
                 () if rejected else tuple(i for i in riding if i not in kept),
             )
         )
-        if rejected and claim is not None:
+        for message in batch:  # each with its own reason, which its sender is told
+            if message.id in blocked and claim is not None and message.id in claim.undecided:
+                session.append(
+                    InboxDropped(self.number, (message.id,), "rejected", *blocked[message.id], (message,))
+                )
+        claim = session.state.claim
+        if emptied and claim is not None:
+            step_ids = tuple(i for i in claim.next_step if i in claim.undecided)
+            turn_ids = tuple(i for i in claim.next_turn if i in claim.undecided)
+            session.append(InboxReturned(self.number, step_ids, turn_ids, "blocked"))
+        elif rejected and claim is not None:
             ids = tuple(claim.undecided)
             messages = tuple(m for m in batch if m.id in claim.undecided)
             session.append(
@@ -335,40 +382,52 @@ class TurnRun:
         """Ask the model and run its calls; the reason the step ended with, which is logged."""
         step = self.session.state.step
         assert step is not None
-        uses = await self._answer(step.number)
-        if not uses:
-            self.signal.raise_if_set()
-        reason: StepReason
-        if uses:
-            reason = "concluded" if await self._run_calls(uses, step.number) else "tools"
-        else:
-            reason = "max-tokens" if self._cut_off else "completed"
+        await self._answer(step.number)
+        if self._open_step.calls:
+            return self._end_step(step.number, await self._run_calls())
+        self.signal.raise_if_set()
+        return self._end_step(step.number, "max-tokens" if self._cut_off else "completed")
+
+    async def _take_up(self, step: Step) -> StepReason:
+        """Go on with the calls of a step that an earlier life has left, waiting for a person."""
+        return self._end_step(step.number, await self._run_calls())
+
+    @property
+    def _open_step(self) -> Step:
+        step = self.session.state.step
+        assert step is not None
+        return step
+
+    def _end_step(self, step: int, reason: StepReason) -> StepReason:
         state = self.session.state
         # If no step is known to follow, what rides on the results becomes history before the step ends.
         settled = reason != "tools" and not state.queues.next_step
         contexts = owed_contexts(state) if settled else []
-        self.session.append(*contexts, StepEnd(self.number, step.number, reason))
+        self.session.append(*contexts, StepEnd(self.number, step, reason))
         return reason
 
-    async def _run_calls(self, uses: list[ToolUse], step: int) -> bool:
-        """Run the calls of one answer; whether a result concludes the turn."""
-        agent = self.agent
+    async def _run_calls(self) -> Literal["concluded", "tools"]:
+        """Run the calls of the open step that have no result; whether a result concludes the turn."""
+        agent, step = self.agent, self._open_step
         batch = self._batch = Batch(
             session=self.session,
             scope=agent.scope,
             registry=agent.registry,
             signal=self.signal,
             turn=self.number,
-            step=step,
+            step=step.number,
             agent=agent,
             cwd=agent.cwd,
             pool=agent.pool,
             asker=agent.approvals,
-            default=agent.preset.verdict if agent.preset is not None else None,
+            rules=agent if agent.policy.speaks else None,
+            confinement=agent.confinement,
+            default=agent.policy.default if agent.preset is not None else None,
             spent=self._spent,
             on_waiting=self.waiting,
+            concluded=step.concluded,
         )
-        self.jobs = [CallJob(batch, use, i) for i, use in enumerate(uses)]
+        self.jobs = [job_of(batch, call) for call in step.calls[step.next_result :]]
         unlink = self.signal.on_set(lambda cause: batch.stop(self._cancelled()))
         try:
             await batch.scheduler.run(self.jobs)
@@ -378,7 +437,7 @@ class TurnRun:
         if batch.ending is not None:
             raise _Ended(batch.ending)
         self._batch, self.jobs = None, []
-        return batch.concluded
+        return "concluded" if batch.concluded else "tools"
 
     def _spent(self, name: str) -> Ending | None:
         spent = self._meter.before_call(name)
@@ -386,8 +445,8 @@ class TurnRun:
 
     # The model
 
-    async def _answer(self, step: int) -> list[ToolUse]:
-        """Send the request until it is answered or given up; the calls of the answer."""
+    async def _answer(self, step: int) -> None:
+        """Send the request until it is answered or given up."""
         agent, session, signal = self.agent, self.session, self.signal
         recovery: Recovery | None = None
         attempt = 0
@@ -409,7 +468,8 @@ class TurnRun:
                 wrappers = agent.scope.listeners(MODEL_STREAM)
                 failure = await consume(session, model, request, wrappers, signal, sent, policy.idle)
             if failure is None:
-                return self._commit_answer(sent, step)
+                self._commit_answer(sent, step)
+                return
             session.append(RequestFailed(sent, failure_of(failure)))
             recovery = recovery or Recovery(session, agent.scope, agent.rng)
             heard = Attempt(agent, self.number, step, attempt, request.provider, signal)
@@ -420,7 +480,7 @@ class TurnRun:
                 raise _Ended(over_budget(OverBudget("attempts", policy.attempts_per_step, attempt)))
             await recovery.wait(retry, signal)
 
-    def _commit_answer(self, sent: int, step: int) -> list[ToolUse]:
+    def _commit_answer(self, sent: int, step: int) -> None:
         open_step = self.session.state.step
         assert open_step is not None and open_step.request is not None
         assembly = open_step.request.assembly
@@ -429,7 +489,6 @@ class TurnRun:
         self._cut_off = assembly.finish == "max-tokens"
         if self._cut_off:
             # The last call may be cut in the middle, and none of them is what the model meant to ask in full.
-            self._max_tokens = True
             kept = tuple([block for block in blocks if not isinstance(block, ToolUse)])
             blocks, dropped = kept, len(blocks) - len(kept)
         else:
@@ -439,7 +498,6 @@ class TurnRun:
                 sent, blocks, assembly.finish, assembly.usage, renamed=renamed or None, dropped_calls=dropped
             )
         )
-        return [block for block in blocks if isinstance(block, ToolUse)]
 
     # Going on
 
@@ -518,11 +576,23 @@ def _role(message: Message) -> Literal["user", "system"]:
     return "system" if message.role == "system" else "user"
 
 
+def _of_person(message: Message) -> bool:
+    return message.source.kind == "person"
+
+
 def _from(message: Message, who: str) -> Message:
     """What a listener says is said by the listener, never by a person."""
     if message.source.kind == "person":
         return msgspec.structs.replace(message, source=Source("plugin", who))
     return message
+
+
+def _blocked(dropped: Mapping[str, str], known: set[str], listener: Listener) -> dict[str, tuple[str, str]]:
+    if unknown := sorted(dropped.keys() - known):
+        raise HookContractError(
+            f"dropped {', '.join(unknown)}, which was not proposed", who=listener.who, point=PRE_STEP.name
+        )
+    return {message_id: (reason, listener.who) for message_id, reason in dropped.items()}
 
 
 def _distinct(messages: tuple[Message, ...], listener: Listener) -> None:

@@ -45,3 +45,11 @@ def assert_laws(session: Any) -> None:
     assert list(state.queues.reserved) == list(live.queues.reserved), "reserved is not a fold"
     assert (state.head, state.turns, state.life) == (live.head, live.turns, live.life)
     assert list(state.approvals) == list(live.approvals)
+    assert _waiting(state) == _waiting(live), "what waits for a person is not a fold"
+
+
+def _waiting(state: State) -> object:
+    """Which calls wait for a person, and how long the open turn was driven."""
+    turn, step = state.turn, state.step
+    calls = sorted(step.waiting) if step is not None else []
+    return state.waiting, calls, turn.driven_ms(state.time) if turn is not None else 0

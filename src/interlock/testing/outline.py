@@ -10,7 +10,11 @@ from typing import Any
 
 from interlock.log.event import Event
 from interlock.log.facts import (
+    ApprovalAsked,
+    ApprovalDecided,
+    ApprovalLate,
     AssistantMessage,
+    GrantRevoked,
     InboxDropped,
     InboxReturned,
     InboxSpliced,
@@ -61,6 +65,15 @@ def _line(fact: Any, ids: dict[int, str]) -> str:
             return f"{name}#{call_id}"
         case ToolDecided(call=call, verdict=verdict, by=by, reason=reason):
             return f"#{ids.get(call, call)} {verdict} by {by}{f': {reason}' if reason else ''}"
+        case ApprovalAsked(call=call, question=question):
+            return f"#{ids.get(call, call)} {question}"
+        case ApprovalDecided(call=call, outcome=outcome, by=by, rule_written=rule, scope=scope):
+            whose = f" by {by}" if by else ""
+            return f"#{ids.get(call, call)} {outcome}{whose}{f', {scope} {rule}' if rule else ''}"
+        case ApprovalLate(answer=answer, by=by):
+            return f"{answer}{f' by {by}' if by else ''}"
+        case GrantRevoked(rule=rule, by=by):
+            return f"{rule}{f' by {by}' if by else ''}"
         case ToolResulted(call_id=call_id, error=error, content=content):
             text = _text(content)
             if error is None:

@@ -6,7 +6,7 @@ step/start, `UM` user/message (`id^call`: a context that cites the call), `RH` r
 chunk, `AM` assistant/message, `TC` tool/call (`TC'` synthetic), `TP` prepared, `TD` decided, `AA` `AD` approval asked
 and decided, `ST` started, `SD` settled, `TR` result, `SB` `SX` nested call start and end, `HI` `HR` hook invoked and
 result, `DM` decision/made, `CR` cancel/requested, `SE` `TE` step/end and turn/end, `RF` request/failed, `RT` `RTs`
-retry scheduled and started, `PC` policy/changed, `OF` observer/failed.
+retry scheduled and started, `PC` policy/changed, `GR` grant/revoked, `OF` observer/failed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from interlock.log.facts import (
     AssistantMessage,
     CancelRequested,
     DecisionMade,
+    GrantRevoked,
     HookInvoked,
     HookResulted,
     InboxClaimed,
@@ -110,6 +111,8 @@ class _Writer:
                 return f"SR[{','.join(self._c(c) for c in closed)}]"
             case PolicyChanged(preset=preset):
                 return f"PC {preset}"
+            case GrantRevoked(rule=rule):
+                return f"GR {rule}"
             case ObserverFailed(point=point):
                 return f"OF {point}"
             case InboxSpliced(list=name, inserted=inserted, wake=wake):
@@ -157,8 +160,8 @@ class _Writer:
                 return f"TD {self._c(call)} {verdict} {stage}"
             case ApprovalAsked(call=call):
                 return f"AA {self._c(call)}"
-            case ApprovalDecided(call=call, outcome=outcome):
-                return f"AD {self._c(call)} {outcome}"
+            case ApprovalDecided(call=call, outcome=outcome, edited=edited):
+                return f"AD {self._c(call)} {outcome}{'(edited)' if edited is not None else ''}"
             case ApprovalLate(approval_id=approval_id):
                 return f"AL {approval_id}"
             case ToolStarted(call=call, run=run):

@@ -24,6 +24,7 @@ from interlock.toolkit.text import Report, is_binary, open_file, require_regular
 from interlock.toolkit.threads import in_thread
 from interlock.tools.context import ToolContext
 from interlock.tools.definition import Tool, tool
+from interlock.tools.subject import Subject
 
 _LONGEST_LINE = 2_000  # bytes of a line that are shown
 _LISTED = 500  # names of a folder
@@ -31,7 +32,7 @@ _EDITABLE = 16 << 20  # bytes of a file that is edited in memory
 
 
 def make_read(place: Place) -> Tool:
-    @tool(effect="read", concurrency=place.reads)
+    @tool(effect="read", concurrency=place.reads, subject=Subject("read", "path", base=place.fixed))
     async def read(
         ctx: ToolContext, path: str, offset: Annotated[int, Ge(1)] = 1, limit: Annotated[int, Ge(1)] = 2000
     ) -> str:
@@ -51,7 +52,7 @@ def make_read(place: Place) -> Tool:
 
 
 def make_write(place: Place) -> Tool:
-    @tool(effect="idempotent", concurrency=place.writes)
+    @tool(effect="idempotent", concurrency=place.writes, subject=Subject("edit", "path", base=place.fixed))
     async def write(ctx: ToolContext, path: str, content: str) -> str:
         """Write a whole text file. What was there is replaced; missing folders are created.
 
@@ -67,7 +68,7 @@ def make_write(place: Place) -> Tool:
 
 
 def make_edit(place: Place) -> Tool:
-    @tool(effect="write", concurrency=place.writes)
+    @tool(effect="write", concurrency=place.writes, subject=Subject("edit", "path", base=place.fixed))
     async def edit(ctx: ToolContext, path: str, old: str, new: str, replace_all: bool = False) -> str:
         """Replace text in a file: `old`, which must occur exactly once, by `new`.
 

@@ -44,6 +44,11 @@ class Place:
     def __init__(self, root: str | Path | None = None) -> None:
         self._root = None if root is None else Path(root).absolute()
 
+    @property
+    def fixed(self) -> Path | None:
+        """The folder, if it is not that of each call."""
+        return self._root
+
     def root(self, call: ToolCall) -> Path:
         """The resolved folder.
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Callable
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from annotated_types import Ge, Le
 
@@ -21,11 +22,15 @@ from interlock.toolkit.place import Place, Spot, shown, told
 from interlock.toolkit.text import Report, is_binary, open_file, text_lines
 from interlock.toolkit.threads import in_thread
 from interlock.toolkit.walk import Pattern, Walk
+from interlock.tools.call import ToolCall
 from interlock.tools.context import ToolContext
 from interlock.tools.definition import Tool, tool
+from interlock.tools.subject import Subject
 
 if TYPE_CHECKING:
     import regex
+
+    from interlock.policy.rules.ruleset import RuleSet
 
 _FILES = 1_000  # of one glob
 _MATCHES = 200  # of one grep
@@ -33,9 +38,12 @@ _SEARCHED = 10_000  # bytes of a line that are searched
 _SHOWN = 500  # characters of a line that are shown
 _PATIENCE = 1.0  # seconds for one line
 
+#: Whether a file is kept from being read, by its names from the root.
+Kept: TypeAlias = Callable[[tuple[str, ...]], bool]
+
 
 def make_glob(place: Place) -> Tool:
-    @tool(effect="read", concurrency=place.reads)
+    @tool(effect="read", concurrency=place.reads, subject=Subject("read", "path", ".", place.fixed))
     async def glob(ctx: ToolContext, pattern: str, path: str = ".") -> str:
         """Find files by name, sorted by path.
 
@@ -46,13 +54,18 @@ def make_glob(place: Place) -> Tool:
             pattern: A pattern for the path below `path`.
             path: The folder to look in.
         """
-        return await in_thread(lambda: _glob(place.spot(ctx.call, path), pattern, ctx.signal))
+
+        def search() -> str:
+            spot = place.spot(ctx.call, path)
+            return _glob(spot, pattern, ctx.signal, _kept(ctx.call, spot.root))
+
+        return await in_thread(search)
 
     return glob
 
 
 def make_grep(place: Place) -> Tool:
-    @tool(effect="read", concurrency=place.reads)
+    @tool(effect="read", concurrency=place.reads, subject=Subject("read", "path", ".", place.fixed))
     async def grep(
         ctx: ToolContext,
         pattern: str,
@@ -73,9 +86,13 @@ def make_grep(place: Place) -> Tool:
             ignore_case: Match upper and lower case alike.
             context: How many lines to show before and after a match.
         """
-        return await in_thread(
-            lambda: _grep(place.spot(ctx.call, path), pattern, glob, ignore_case, context, ctx.signal)
-        )
+
+        def search() -> str:
+            spot = place.spot(ctx.call, path)
+            kept = _kept(ctx.call, spot.root)
+            return _grep(spot, pattern, glob, ignore_case, context, ctx.signal, kept)
+
+        return await in_thread(search)
 
     return grep
 
@@ -84,13 +101,25 @@ glob = make_glob(Place())
 grep = make_grep(Place())
 
 
-def _glob(spot: Spot, pattern: str, stop: Signal) -> str:
+def _kept(call: ToolCall, root: Path) -> Kept:
+    """Which files the permission rules keep from being read unasked: a search comes upon files that no call names."""
+    if call.agent is None:
+        return lambda parts: False
+    rules: RuleSet = call.agent.policy.rules
+    workspace = call.cwd or root
+    return lambda parts: rules.unreadable(root.joinpath(*parts), workspace) is not None
+
+
+def _glob(spot: Spot, pattern: str, stop: Signal, kept: Kept) -> str:
     report = Report()
-    more = 0
+    more = kept_back = 0
     walk = Walk(spot.root, spot.parts, Pattern(pattern), stop.is_set)
     with told("list", spot):
         for entry in walk:
             if entry.is_link and not _leads_to_a_file_inside(spot.root, entry.parts):
+                continue
+            if kept(entry.parts):
+                kept_back += 1
                 continue
             if more or len(report.lines) == _FILES or not report.add(shown(entry.parts)):
                 more += 1
@@ -99,7 +128,7 @@ def _glob(spot: Spot, pattern: str, stop: Signal) -> str:
         notes.append(f"{more:,} more files")
     elif not report.lines:
         notes.append(f"no file below {spot} matches {pattern}")
-    return report.text("; ".join(notes + _left_out(walk.unread, stop)))
+    return report.text("; ".join(notes + _left_out(walk.unread, kept_back, stop)))
 
 
 def _leads_to_a_file_inside(root: Path, parts: tuple[str, ...]) -> bool:
@@ -107,7 +136,9 @@ def _leads_to_a_file_inside(root: Path, parts: tuple[str, ...]) -> bool:
     return target.is_relative_to(root) and target.is_file()
 
 
-def _grep(spot: Spot, pattern: str, names: str | None, ignore_case: bool, context: int, stop: Signal) -> str:
+def _grep(
+    spot: Spot, pattern: str, names: str | None, ignore_case: bool, context: int, stop: Signal, kept: Kept
+) -> str:
     import regex
 
     try:
@@ -122,7 +153,9 @@ def _grep(spot: Spot, pattern: str, names: str | None, ignore_case: bool, contex
             wanted = Pattern("**" if names is None else names if "/" in names else f"**/{names}")
             walk = Walk(spot.root, spot.parts, wanted, stop.is_set)
             for entry in walk:
-                if not entry.is_link:
+                if not entry.is_link and kept(entry.parts):
+                    search.kept_back += 1
+                elif not entry.is_link:
                     search.file(spot.root, entry.parts)
                 if search.full:
                     break
@@ -133,11 +166,13 @@ def _grep(spot: Spot, pattern: str, names: str | None, ignore_case: bool, contex
         notes = [f"no match in {search.files:,} files"]
     else:
         notes = []
-    return search.report.text("; ".join(notes + _left_out(search.unread, stop)))
+    return search.report.text("; ".join(notes + _left_out(search.unread, search.kept_back, stop)))
 
 
-def _left_out(unread: int, stop: Signal) -> list[str]:
+def _left_out(unread: int, kept_back: int, stop: Signal) -> list[str]:
     notes = [f"could not be read: {unread:,}"] if unread else []
+    if kept_back:
+        notes.append(f"left out because of permission rules: {kept_back:,}")
     return [*notes, "stopped"] if stop.is_set() else notes
 
 
@@ -150,6 +185,7 @@ class _Search:
         self.matches = 0
         self.files = 0
         self.unread = 0
+        self.kept_back = 0
         self.full = False
 
     def file(self, root: Path, parts: tuple[str, ...]) -> None:

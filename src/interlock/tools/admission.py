@@ -24,8 +24,8 @@ from interlock.intercept.decisions import (
     Refuse,
     Rewrite,
     Verdict,
+    folded,
     severity,
-    strictest,
     verdict_name,
 )
 from interlock.intercept.point import SPEAKER, Listener, hear
@@ -39,6 +39,7 @@ from interlock.log.reasons import (
     HOOK_EXECUTION_ERROR,
     INVALID_ARGS,
     PERMISSION_EVALUATION_ERROR,
+    SANDBOX_UNAVAILABLE,
     UNKNOWN_TOOL,
     error_text,
 )
@@ -95,8 +96,7 @@ class Looked(msgspec.Struct, eq=False):
 def look(tool: Tool | None, name: str, text: str, known: Callable[[], tuple[str, ...]]) -> Looked:
     """Look at what the model wrote: pure, and before anybody is asked."""
     if tool is None:
-        names = ", ".join(known()) or "none"
-        return Looked(None, problem=(UNKNOWN_TOOL, f"there is no tool named {name!r}. Tools: {names}"))
+        return unknown(name, known)
     if len(text) > MAX_ARGUMENTS:
         return Looked(
             tool,
@@ -111,6 +111,19 @@ def look(tool: Tool | None, name: str, text: str, known: Callable[[], tuple[str,
         return Looked(tool, problem=(INVALID_ARGS, f"the arguments are not valid JSON: {error}"))
     if type(arguments) is not FrozenDict:
         return Looked(tool, problem=(INVALID_ARGS, f"the arguments must be a JSON object, not {text[:40]}"))
+    return fit(tool, arguments)
+
+
+def unknown(name: str, known: Callable[[], tuple[str, ...]]) -> Looked:
+    names = ", ".join(known()) or "none"
+    return Looked(None, problem=(UNKNOWN_TOOL, f"there is no tool named {name!r}. Tools: {names}"))
+
+
+def fit(tool: Tool, arguments: FrozenDict) -> Looked:
+    """Look at arguments that are known: do they fit the tool?"""
+    given: object = arguments
+    if type(given) is not FrozenDict:
+        return Looked(tool, problem=(INVALID_ARGS, f"the arguments must be a JSON object, not {given!r:.40}"))
     try:
         values = tool.arguments.validate(arguments)
     except InvalidArguments as error:
@@ -129,7 +142,9 @@ class Prepared:
     changes: list[Change] = field(default_factory=list)
     advice: list[tuple[Listener, Verdict]] = field(default_factory=list)
     contexts: list[Message] = field(default_factory=list)
+    said: tuple[Said, ...] = ()  # everybody who did not abstain, in order
     refused: ToolResult | None = None
+    stop: str | None = None  # who ends the turn after this batch
     reviewed: bool = True  # whether post-execute may see the outcome
     problem: tuple[str, str] | None = None  # who broke the contract, and how
 
@@ -148,36 +163,34 @@ async def prepare(batch: Batch, call: ToolCall) -> Prepared:
     """
     made = Prepared(call)
     for listener in batch.scope.listeners(PREPARE):
+        began = perf_counter_ns()
         try:
             answer: Rewrite | Advise | Refuse | None = await hear(listener, call.signal, made.call)
             if answer is None:
                 continue
             match answer:
                 case Rewrite(arguments=arguments, advise=advised, contexts=contexts):
-                    rewritten = _rewritten(listener, made.call, arguments)
+                    rewritten = _rewritten(listener, made.call, batch.session.redacted(arguments))
                     made.changes.append(Change(listener.who, made.call.arguments, rewritten.arguments))
                     made.call = rewritten
                     _advise(made, listener, advised)
-                    _note(made, listener, "rewrite")
+                    also = f", advise {verdict_name(advised)}" if advised is not None else ""
+                    _note(made, listener, f"rewrite{also}", getattr(advised, "reason", None), began)
                     made.contexts += contexts
                 case Advise(verdict=advised, contexts=contexts):
                     _advise(made, listener, advised)
                     if advised is not None:
-                        _note(
-                            made,
-                            listener,
-                            f"advise {verdict_name(advised)}",
-                            getattr(advised, "reason", None),
-                        )
+                        reason = getattr(advised, "reason", None)
+                        _note(made, listener, f"advise {verdict_name(advised)}", reason, began)
+                    elif contexts:
+                        _note(made, listener, "context", None, began)
                     made.contexts += contexts
-                case Refuse(error=error, contexts=contexts):
+                case Refuse(error=error, contexts=contexts, stop=stop):
                     made.contexts += contexts
-                    made.refused = failure(
-                        made.call,
-                        code_of(error, DENIED),
-                        said_error(error),
-                        name=type(error).__name__,
-                    )
+                    made.stop = listener.who if stop else None
+                    code, message = code_of(error, DENIED), said_error(error)
+                    _note(made, listener, f"refuse {code}", message, began)
+                    made.refused = failure(made.call, code, message, name=type(error).__name__)
                     return made
                 case _:
                     assert_never(answer)
@@ -185,8 +198,10 @@ async def prepare(batch: Batch, call: ToolCall) -> Prepared:
             raise
         except HookContractError as error:
             made.problem = (listener.who, error.problem)
+            _note(made, listener, "error", error.problem, began)
             return _broken(made, HOOK_CONTRACT_ERROR, f"{listener.who}: {error.problem}", error)
         except Exception as error:  # noqa: BLE001  # a listener's own failure: the call does not run
+            _note(made, listener, "error", said_error(error), began)
             return _broken(made, HOOK_EXECUTION_ERROR, f"{listener.who}: {said_error(error)}", error)
     return made
 
@@ -216,9 +231,14 @@ def _advise(made: Prepared, listener: Listener, verdict: Verdict | None) -> None
         made.advice.append((listener, verdict))
 
 
-def _note(made: Prepared, listener: Listener, answer: str, reason: str | None = None) -> None:
-    said = (*made.call.said, Said(listener.who, answer, reason))
-    made.call = msgspec.structs.replace(made.call, said=said)
+def _note(made: Prepared, listener: Listener, answer: str, reason: str | None, began: int) -> None:
+    made.said = (*made.said, Said(listener.who, answer, reason, us=_since(began)))
+    made.call = msgspec.structs.replace(made.call, said=made.said)
+
+
+def _since(began: int) -> int:
+    """Microseconds since then, by `perf_counter_ns`."""
+    return (perf_counter_ns() - began) // 1000
 
 
 # tools/pre-execute
@@ -239,30 +259,38 @@ class Decided(msgspec.Struct, eq=False):
     def reason(self) -> str | None:
         return None if isinstance(self.verdict, Allow) else self.verdict.reason
 
-    @property
-    def spoken(self) -> bool:
-        """Whether anybody but the preset's default spoke."""
-        return bool(self.said)
-
 
 async def decide(batch: Batch, call: ToolCall, advice: list[tuple[Listener, Verdict]]) -> Decided:
     """Fold what everybody says: deny > ask > allow > the preset's default. All are heard, also after a denial.
 
-    Advice takes part, but advice to allow overrules nobody, not even the default.
+    Advice only holds back: to allow it overrules nobody, and to ask it leaves a default that denies in force.
 
     Raises:
         Stopped: the turn was stopped meanwhile.
     """
     listeners = batch.scope.listeners(PRE_EXECUTE)
-    if not listeners and not advice and batch.default is None:
+    if not listeners and not advice and batch.default is None and batch.rules is None:
         return _NOBODY_SPOKE
     spoken: list[tuple[Verdict, str]] = []
+    held: list[tuple[Verdict, str]] = []
     said: list[Said] = []
     contexts: list[Message] = []
     for listener, verdict in advice:
         said.append(Said(listener.who, f"advise {verdict_name(verdict)}", getattr(verdict, "reason", None)))
         if severity(verdict) > 0:
-            spoken.append((verdict, listener.who))
+            held.append((verdict, listener.who))
+    if batch.rules is not None:
+        began = perf_counter_ns()
+        try:
+            ruled = batch.rules.rule(call)
+        except Exception as error:  # noqa: BLE001  # whatever fails in the rules: no
+            return _no("rules", PERMISSION_EVALUATION_ERROR, said_error(error), said, began)
+        if ruled is not None:
+            if ruled.said:  # they are looked at as one: the time is noted once
+                said += (msgspec.structs.replace(ruled.said[0], us=_since(began)), *ruled.said[1:])
+            spoken += ruled.spoken
+            held += ruled.held
+            call = msgspec.structs.replace(call, said=(*call.said, *ruled.said))
     for listener in listeners:
         began = perf_counter_ns()
         try:
@@ -270,23 +298,23 @@ async def decide(batch: Batch, call: ToolCall, advice: list[tuple[Listener, Verd
         except Stopped:
             raise
         except HookContractError as error:
-            return _no(listener.who, HOOK_CONTRACT_ERROR, error.problem, said)
+            return _no(listener.who, HOOK_CONTRACT_ERROR, error.problem, said, began)
         except Exception as error:  # noqa: BLE001  # a listener's own failure: no
-            return _no(listener.who, PERMISSION_EVALUATION_ERROR, said_error(error), said)
+            return _no(listener.who, PERMISSION_EVALUATION_ERROR, said_error(error), said, began)
         if answer is not None:
-            us = (perf_counter_ns() - began) // 1000
+            us = _since(began)
             said.append(Said(listener.who, verdict_name(answer), getattr(answer, "reason", None), us=us))
             spoken.append((answer, listener.who))
             contexts += answer.contexts
             call = msgspec.structs.replace(call, said=(*call.said, said[-1]))
-    if spoken:
-        verdict = strictest([one for one, _ in spoken], default=ALLOW)
-        by = next(who for one, who in spoken if one is verdict)
-    else:
+    default = _ALLOWED
+    if not spoken and batch.default is not None:
+        began = perf_counter_ns()
         try:
-            verdict, by = batch.default(call) if batch.default is not None else _ALLOWED
+            default = batch.default(call)
         except Exception as error:  # noqa: BLE001  # a preset of somebody's own: no
-            return _no("preset", PERMISSION_EVALUATION_ERROR, said_error(error), said)
+            return _no("preset", PERMISSION_EVALUATION_ERROR, said_error(error), said, began)
+    verdict, by = folded(spoken, held, default)
     return Decided(verdict, by, DENIED if isinstance(verdict, Deny) else None, tuple(said), tuple(contexts))
 
 
@@ -294,12 +322,12 @@ _ALLOWED: tuple[Verdict, str] = (ALLOW, "default")
 _NOBODY_SPOKE = Decided(*_ALLOWED)
 
 
-def _no(who: str, code: str, problem: str, said: list[Said]) -> Decided:
+def _no(who: str, code: str, problem: str, said: list[Said], began: int) -> Decided:
     return Decided(
         Deny(f"{who}: {problem}"),
         who,
         code,
-        (*said, Said(who, "error", problem)),
+        (*said, Said(who, "error", problem, us=_since(began))),
         reviewed=False,
         problem=(who, problem) if code == HOOK_CONTRACT_ERROR else None,
     )
@@ -309,11 +337,12 @@ def _no(who: str, code: str, problem: str, said: list[Said]) -> Decided:
 
 
 def guard(batch: Batch, call: ToolCall) -> Decided | None:
-    """Ask every guard. The first reason is given; a guard that fails in any way denies."""
+    """Ask every guard, and last whether the call can be confined. The first reason is given; a guard that fails denies."""
     denied: Decided | None = None
     for listener in batch.scope.listeners(GUARD):
         code, reason, problem = GUARD_DENIED, None, None
         contexts: tuple[Message, ...] = ()
+        began = perf_counter_ns()
         try:
             token = SPEAKER.set(listener.source)
             try:
@@ -333,6 +362,25 @@ def guard(batch: Batch, call: ToolCall) -> Decided | None:
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # a guard's own failure: no
             code, reason = PERMISSION_EVALUATION_ERROR, f"{listener.who}: {said_error(error)}"
         if denied is None:
-            said = (Said(listener.who, "deny" if code == GUARD_DENIED else "error", reason),)
+            answered = "deny" if code == GUARD_DENIED else "error"
+            said = (Said(listener.who, answered, reason.removeprefix(f"{listener.who}: "), us=_since(began)),)
             denied = Decided(Deny(reason), listener.who, code, said, contexts, code == GUARD_DENIED, problem)
-    return denied
+    return denied if denied is not None or call.confinement is None else _unconfined(call)
+
+
+def _unconfined(call: ToolCall) -> Decided | None:
+    """A call that is to be confined does not run where that cannot be had."""
+    confinement = call.confinement
+    if confinement is None or not call.tool.sandbox:
+        return None
+    code, reason = SANDBOX_UNAVAILABLE, None
+    began = perf_counter_ns()
+    try:
+        reason = confinement.problem()
+    except Exception as error:  # noqa: BLE001  # whatever fails in it: no
+        code, reason = PERMISSION_EVALUATION_ERROR, f"sandbox: {said_error(error)}"
+    if reason is None:
+        return None
+    answered = "deny" if code == SANDBOX_UNAVAILABLE else "error"
+    said = (Said("sandbox", answered, reason, us=_since(began)),)
+    return Decided(Deny(reason), "sandbox", code, said, reviewed=code == SANDBOX_UNAVAILABLE)

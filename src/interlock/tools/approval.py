@@ -1,28 +1,68 @@
 """The question to a person, as the pipeline sees it.
 
-Lives here: `Asker`, the protocol that the approval service meets, and `Answered`. Who is asked, and how, is not known
-here; that nobody answered means no, is.
+Lives here: `Asker`, the protocol that the approval service meets, its `Question` and `Answered`. Who is asked, and how,
+is not known here; that nobody answered means no, is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeAlias
 
+from interlock.log.facts import ApprovalDecided
+from interlock.log.strictjson import FrozenDict
 from interlock.tools.call import ToolCall
 
-Outcome = Literal["allowed-once", "rejected", "cancelled", "unavailable"]
+Outcome: TypeAlias = Literal["allowed-once", "rejected", "cancelled", "unavailable"]
+How: TypeAlias = Literal["tty", "token", "api", "acp", "hook"]
+Remember: TypeAlias = Literal["session", "always"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a person is asked about a call, as it is on record."""
+
+    id: str
+    call: ToolCall  # with the effective arguments
+    text: str  # why it is asked
+    digest: str  # of the tool's name and these arguments
+    by: str = ""  # who made it ask
+    options: tuple[str, ...] = ("once",)  # and "session RULE", "always RULE"
+    expires: int | None = None  # epoch ms
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The one answer. `message` is for the model; `by`, `how` and `channel` say who answered and how they are known."""
+    """The one answer. `message` is for the model; `by`, `how` and `channel` say who answered and how they are known.
+
+    edited: the arguments that are to run instead. remember, rule: a rule that was written with the yes, and for how
+    long.
+    """
 
     outcome: Outcome
     message: str | None = None
     by: str | None = None
-    how: Literal["tty", "token", "api", "acp"] | None = None
+    how: How | None = None
     channel: str | None = None
+    edited: FrozenDict | None = None
+    remember: Remember | None = None
+    rule: str | None = None
+
+    def on_record(self, approval_id: str, call: int, digest: str) -> ApprovalDecided:
+        """The line of the log that says so."""
+        return ApprovalDecided(
+            approval_id,
+            call,
+            digest,
+            self.outcome,
+            by=self.by,
+            how=self.how,
+            channel=self.channel,
+            message=self.message,
+            edited=self.edited,
+            rule_written=self.rule,
+            scope=self.remember,
+        )
 
 
 class Asker(Protocol):
@@ -30,7 +70,16 @@ class Asker(Protocol):
     def available(self) -> bool:
         """Whether there is anybody to ask."""
 
-    async def ask(
-        self, call: ToolCall, question: str, *, approval_id: str, digest: str, by: str = ""
-    ) -> Answered:
-        """Wait for a person's answer. `by`: who made it ask. It never raises but `CancelledError`: what goes wrong is `unavailable`."""
+    def options(self, call: ToolCall) -> tuple[str, ...]:
+        """What a yes to this call may be: `once`, and with a rule to remember `session RULE` and `always RULE`."""
+
+    @property
+    def lifetime(self) -> float | None:
+        """Seconds after which a question without an answer is a no; None: it waits."""
+
+    async def ask(self, question: Question) -> Answered:
+        """Wait for a person's answer. It never raises but `CancelledError`: what goes wrong is `unavailable`.
+
+        A question that an earlier life has asked comes again, as it was. Cancelled, it is withdrawn, or this life ends
+        and the next one asks it again.
+        """

@@ -18,7 +18,9 @@ from interlock.log.messages import Message
 from interlock.log.session import Session
 from interlock.tools.approval import Asker
 from interlock.tools.call import ToolCall
+from interlock.tools.confinement import Confinement
 from interlock.tools.registry import Registry
+from interlock.tools.rules import Rules
 from interlock.tools.scheduler import Scheduler
 
 
@@ -36,6 +38,10 @@ class Batch:
     cwd: Path | None = None
     pool: int = 10
     asker: Asker | None = None
+    #: The permission rules in force: they speak before every listener.
+    rules: Rules | None = None
+    #: How tools that say `sandbox=True` are confined; None: they are not.
+    confinement: Confinement | None = None
     #: The preset's verdict for a call that nobody spoke about, and who says so; without one it is allowed.
     default: Callable[[ToolCall], tuple[Verdict, str]] | None = None
     #: Called before a call is admitted, with the tool's name: an ending if a budget is used up.

@@ -18,6 +18,7 @@ from interlock.log.facts import CallError, Said
 from interlock.log.messages import Message, Text
 from interlock.log.reasons import error_text
 from interlock.log.strictjson import FrozenDict, NotJSON, checked_text, freeze
+from interlock.tools.confinement import Confinement
 
 if TYPE_CHECKING:
     from interlock.tools.definition import Effect, Tool
@@ -40,6 +41,7 @@ class ToolCall(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     parent: ToolCall | None = None  # the outer call of a nested one
     said: tuple[Said, ...] = ()  # what earlier participants answered, at the point that is asking now
     cwd: Path | None = None
+    confinement: Confinement | None = None  # of the processes of a tool that says `sandbox=True`
 
     @property
     def effect(self) -> Effect:

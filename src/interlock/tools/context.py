@@ -13,6 +13,7 @@ from interlock.intercept.decisions import as_contexts
 from interlock.intercept.signal import Signal
 from interlock.log.messages import Message, Source
 from interlock.tools.call import ToolCall, ToolOutput
+from interlock.tools.confinement import Confinement
 
 
 class ToolContext:
@@ -45,6 +46,11 @@ class ToolContext:
     @property
     def agent(self) -> Any:
         return self.call.agent
+
+    @property
+    def confinement(self) -> Confinement | None:
+        """How the processes of this tool are to be confined, if it says `sandbox=True` and anything is asked for."""
+        return self.call.confinement if self.call.tool.sandbox else None
 
     def defer(self, context: Message | str) -> None:
         """Say something to the model with the next step, after all results of this one.

@@ -19,6 +19,7 @@ from interlock.log.facts import ToolSpec
 from interlock.log.strictjson import NotJSON, freeze
 from interlock.tools.arguments import Arguments, Output, docstring_parts, resolve_hints
 from interlock.tools.claims import Concurrency, Mode
+from interlock.tools.subject import Subject
 
 if TYPE_CHECKING:
     from interlock.tools.call import ToolCall, ToolResult
@@ -59,6 +60,8 @@ class Tool:
     render: Callable[[Any], str] | None = None  # the returned value as the model reads it
     finalise: Callable[[ToolCall, ToolResult], str | None] | None = None  # a last word on content
     description: str = ""
+    subject: Subject | None = None  # what of its calls the permission rules are about
+    sandbox: bool = False  # it runs processes, and confines them as its context says
     #: The name of the parameter that gets the ToolContext, found by its type.
     context_parameter: str | None = field(default=None, compare=False)
 
@@ -92,7 +95,8 @@ class Tool:
             ConfigError: an unknown field or an illegal value.
         """
         unknown = changes.keys() - {
-            "name", "effect", "concurrency", "timeout", "stop", "render", "finalise", "description",
+            "name", "effect", "concurrency", "timeout", "stop", "render", "finalise", "description", "subject",
+            "sandbox",
         }  # fmt: skip
         if unknown:
             raise ConfigError(f"a tool has no {', '.join(sorted(unknown))!s} to change")
@@ -132,6 +136,12 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         and all(c.isascii() and (c.isalnum() or c in "_-") for c in name)
     ):
         raise ConfigError(f"a tool's name is 1 to 64 ASCII letters, digits, _ and -, not {name!r}")
+    subject = made.get("subject")
+    if subject is not None and not isinstance(subject, Subject):
+        raise ConfigError(f"subject is a Subject(kind, argument), not {subject!r}")
+    sandbox: object = made.get("sandbox", False)
+    if not isinstance(sandbox, bool):
+        raise ConfigError(f"sandbox is True or False, not {sandbox!r}")
     if "description" in made and not _is_text(made["description"]):
         raise ConfigError(f"description is text, not {made['description']!r}")
     return made
@@ -163,6 +173,8 @@ def tool(
     render: Callable[[Any], str] | None = None,
     finalise: Callable[[ToolCall, ToolResult], str | None] | None = None,
     description: str | None = None,
+    subject: Subject | None = None,
+    sandbox: bool = False,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(
     fn: Callable[..., Any] | str | None = None, /, **declared: Any
@@ -176,6 +188,8 @@ def tool(
     effect: what a crash or retry may do with it. concurrency: `exclusive`, `parallel`, or a function of the
     `ToolCall` that says so or names `Claims`. timeout: seconds for one run. stop: `process` if the body ends its
     processes when its signal is set. render: value to the model's text. finalise: a last word on the content.
+    subject: which argument is the command, path or address that permission rules look at. sandbox: it runs processes
+    and confines them by `ToolContext.confinement`.
 
     Raises:
         ConfigError: an illegal declaration, or parameters that cannot be arguments (`*args`, no annotation).
@@ -190,7 +204,9 @@ def tool(
 def _make(fn: Callable[..., Any], name: str | None, declared: dict[str, Any]) -> Tool:
     if isinstance(fn, Tool):
         raise ConfigError(f"{fn.name!r} is a tool already: change a copy with .with_()")
-    known = {"effect", "concurrency", "timeout", "stop", "render", "finalise", "description"}
+    known = {
+        "effect", "concurrency", "timeout", "stop", "render", "finalise", "description", "subject", "sandbox",
+    }  # fmt: skip
     if unknown := declared.keys() - known:
         raise ConfigError(f"@tool has no {', '.join(sorted(unknown))}: it takes {', '.join(sorted(known))}")
     if declared.get("description") is None:

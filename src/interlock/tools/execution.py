@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from time import perf_counter_ns
 from typing import Any
 
 from interlock.errors import HookContractError, ToolError, said_error
@@ -15,6 +16,7 @@ from interlock.intercept.decisions import as_contexts
 from interlock.intercept.point import SPEAKER, Listener, hear, tell
 from interlock.intercept.signal import Cut, Signal, Stopped
 from interlock.intercept.uncut import cancelled_from_outside, uncut
+from interlock.log.facts import Said
 from interlock.log.messages import Message, Source, Text
 from interlock.log.reasons import (
     ABORTED,
@@ -39,7 +41,6 @@ from interlock.tools.threads import in_thread
 
 Next = Callable[..., Awaitable[ToolResult]]
 
-_TIMED_OUT = Cause("budget", by="timeout")
 _RETURNED = Cause("parent", reason="the tool that called it has returned")
 _GIVEN_UP = Cause("hook", reason="a wrapper gave up waiting")
 
@@ -74,6 +75,8 @@ class Execution:
         self.reviewed = True  # whether post-execute may see the outcome
         self.problem: tuple[str, str] | None = None  # who broke the contract, and how
         self.withheld: ToolResult | None = None  # a success that came after the stop: kept in the log only
+        self.said: list[Said] = []  # what the wrappers did, the innermost first
+        self._inside = 0  # nanoseconds that are not those of the wrapper that is being timed
         self._deferred: list[Message] = []
         self._result: ToolResult | None = None  # what the body itself came to, last
         self._runs = 0
@@ -116,6 +119,12 @@ class Execution:
         inner: list[ToolResult] = []
         called = 0
         over = False
+        did, why = (
+            "around cut",
+            None,
+        )  # unless it answers: the turn was stopped, or a wrapper inside it failed
+        outside, self._inside = self._inside, 0
+        began = perf_counter_ns()
 
         async def following(signal: Signal | None = None) -> ToolResult:
             nonlocal called
@@ -129,9 +138,11 @@ class Execution:
                 result = await self._wrapped(wrappers, i + 1, cut, given)
             else:
                 cut.pause()
+                entered = perf_counter_ns()
                 try:
                     result = await self._body(given)
                 finally:
+                    self._inside += perf_counter_ns() - entered
                     cut.go_on()
             inner.append(result)
             return result
@@ -140,10 +151,13 @@ class Execution:
             answer = await hear(listener, None, self._call, following)
             if answer is None:
                 raise HookContractError("answered None, not a ToolResult")
-            return answer if any(answer is one for one in inner) else self._authored(answer, listener)
+            passed = answer in inner  # the very object
+            did = "around passed" if passed else "around replaced" if called else "around answered"
+            return answer if passed else self._authored(answer, listener)
         except (_WrapperFailed, asyncio.CancelledError):
             raise
         except HookContractError as error:
+            did, why = "around error", error.problem
             self.problem = (listener.who, error.problem)
             raise _WrapperFailed(
                 self._broken(HOOK_CONTRACT_ERROR, f"{listener.who}: {error.problem}", error)
@@ -151,10 +165,15 @@ class Execution:
         except Exception as error:  # a wrapper's own failure
             if isinstance(error, Stopped) and self._call.signal.is_set():
                 raise
-            message = f"{listener.who}: {said_error(error)}"
+            did, why = "around error", said_error(error)
+            message = f"{listener.who}: {why}"
             raise _WrapperFailed(self._broken(HOOK_EXECUTION_ERROR, message, error)) from None
         finally:
             over = True
+            took = perf_counter_ns() - began
+            us = max(0, took - self._inside) // 1000
+            self._inside = outside + took
+            self.said.append(Said(listener.who, did, why, None, None, None, us))
 
     def _broken(self, code: str, message: str, error: Exception) -> ToolResult:
         return failure(
@@ -185,22 +204,17 @@ class Execution:
     async def _body(self, given: tuple[Signal, ...]) -> ToolResult:
         call = self._call
         signal = Signal(call.signal)
-        unlink = [one.on_set(signal.set) for one in given]
+        unlink = [one.on_set(signal.set) for one in given] if given else ()
         self._runs += 1
-        timed_out = False
-
-        def time_out() -> None:
-            nonlocal timed_out
-            timed_out = signal.set(_TIMED_OUT)
-
         try:
             if self._runs > 1:
                 await self._again(self._runs)
             if signal.cause is not None:
                 return failure(call, ABORTED_BEFORE_DISPATCH, "tool call aborted before dispatch")
-            timer = None
+            timer = timed_out = None
             if call.tool.timeout is not None:
-                timer = asyncio.get_running_loop().call_later(call.tool.timeout, time_out)
+                timed_out = Cause("budget", by="timeout")  # this very one: an outer call has another
+                timer = asyncio.get_running_loop().call_later(call.tool.timeout, signal.set, timed_out)
             context = ToolContext(call, signal, self._progress, self._call_tool)
             self.context = context
             try:
@@ -212,7 +226,7 @@ class Execution:
                 if draining is not None:
                     signal.set(_RETURNED)
                     await draining
-            if timed_out:
+            if timed_out is not None and signal.cause is timed_out:
                 message = f"{call.name} took longer than its {call.tool.timeout:g} s"
                 result = failure(call, TOOL_TIMEOUT, message, contexts=result.contexts, ran=True)
         finally:
@@ -237,7 +251,7 @@ class Execution:
                 # It ends its processes when the signal is set, and says what came.
                 value = await tool.fn(**arguments)
             elif tool.is_async:
-                with signal.cutting():
+                with Cut(signal):
                     value = await tool.fn(**arguments)
             else:
                 value = await self._thread(lambda: tool.fn(**arguments), signal)

@@ -14,10 +14,10 @@ from typing import Any
 import msgspec
 
 from interlock.errors import ToolError, UnknownTool, said_error
-from interlock.intercept.decisions import Ask, Deny, Verdict, verdict_name
+from interlock.intercept.decisions import Allow, Ask, Deny, Verdict, verdict_name
 from interlock.intercept.point import Listener, tell
-from interlock.intercept.signal import Signal, Stopped
-from interlock.log.closing import closing_content, end_approval, end_call, hook_stopped
+from interlock.intercept.signal import Stopped
+from interlock.log.closing import closing_content, edited_context, end_approval, end_call, hook_stopped
 from interlock.log.event import encode_json
 from interlock.log.facts import (
     ApprovalAsked,
@@ -27,6 +27,7 @@ from interlock.log.facts import (
     ClaimedKeys,
     Fact,
     ObserverFailed,
+    Said,
     SubcallEnd,
     SubcallStart,
     ToolAbandoned,
@@ -44,6 +45,7 @@ from interlock.log.reasons import (
     APPROVAL_CANCELLED,
     APPROVAL_REJECTED,
     APPROVAL_UNAVAILABLE,
+    SECRET_REDACTED,
     TOOL_OUTCOME_UNKNOWN,
 )
 from interlock.tools.admission import (
@@ -53,10 +55,12 @@ from interlock.tools.admission import (
     as_context,
     decide,
     failure,
+    fit,
     guard,
     look,
     prepare,
 )
+from interlock.tools.approval import Question
 from interlock.tools.batch import Batch
 from interlock.tools.call import ToolCall, ToolOutput, ToolResult, arguments_of
 from interlock.tools.claims import Claims, Concurrency, Mode
@@ -92,7 +96,10 @@ class CallJob:
     def __init__(self, batch: Batch, use: ToolUse, index: int) -> None:
         self.batch = batch
         self.index = index
+        self._signal = batch.signal  # what stops this call
+        self._parent: ToolCall | None = None
         self.key = -1  # the seq of its tool/call, once it is written
+        self._admitted = False
         self._name, self._id, self._text = use.name, use.id, use.arguments
         self._looked: Looked | None = None
         self._call: ToolCall | None = None
@@ -100,8 +107,10 @@ class CallJob:
         self._outcome: ToolResult | None = None
         self._reviewed = True  # whether post-execute may see the outcome
         self._settled = False
+        self._stop: str | None = None  # who refused it and ends the turn after this batch
         self._contexts: list[Message] = []  # of prepare and pre-execute
-        self._parked: tuple[str, str, str] | None = None  # approval id, question, who made it ask
+        self._parked: Question | None = None
+        self._runs_before = 0  # in earlier lives
         self._began: float | None = None  # when its body was started, by the loop's clock
         self._ended_ms: int | None = None
         self._execution: Execution | None = None
@@ -114,7 +123,7 @@ class CallJob:
 
     def mode(self) -> Mode:
         """What the call conflicts with: its tool's declaration, or what its classifier says of these arguments now."""
-        if self._constant is not None and self.key >= 0:
+        if self._constant is not None and self._admitted:
             return self._constant
         looked = self._look()
         if looked.tool is None or looked.problem is not None:
@@ -134,13 +143,15 @@ class CallJob:
 
     def _look(self) -> Looked:
         """Looked up until it is admitted; the definition found then is the one that runs."""
-        registry = self.batch.registry
-        if self.key < 0:
-            tool = registry.get(self._name)
+        if not self._admitted:
+            tool = self.batch.registry.get(self._name)
             if self._looked is None or self._looked.tool is not tool:
-                self._looked = look(tool, self._name, self._text, registry.names)
+                self._looked = self._read(tool)
         assert self._looked is not None
         return self._looked
+
+    def _read(self, tool: Tool | None) -> Looked:
+        return look(tool, self._name, self._text, self.batch.registry.names)
 
     def _made(self, looked: Looked) -> ToolCall:
         batch = self.batch
@@ -158,7 +169,8 @@ class CallJob:
             signal=self._signal,
             agent=batch.agent,
             cwd=batch.cwd,
-            parent=self._parent(),
+            parent=self._parent,
+            confinement=batch.confinement,
         )
 
     # Lane 1
@@ -169,11 +181,13 @@ class CallJob:
         if ending is not None:
             batch.stop(ending)
             return Admission.REFUSED
-        if self._signal.is_set():
+        if self._signal.cause is not None:
             return Admission.REFUSED
         looked = self._look()
-        effect = looked.tool.effect.value if looked.tool is not None else None
+        # `_value_` is `value` without the property around it, which costs more than the rest of the line.
+        effect = looked.tool.effect._value_ if looked.tool is not None else None
         self.key = self._append(self._called(effect))
+        self._admitted = True
         call = self._call = self._made(looked)
         if looked.problem is not None:
             return self._settle(failure(call, *looked.problem))
@@ -189,6 +203,9 @@ class CallJob:
             prepared = await self._prepared(call)
             if prepared.refused is not None:
                 self._reviewed = prepared.reviewed
+                if prepared.stop is not None:
+                    self._stop = prepared.stop
+                    batch.stop(hook_stopped())  # at once: nothing else of the batch is to start
                 return self._settle(prepared.refused)
             call, advice = prepared.call, prepared.advice
         # Sealed: what policy, the person, the guards and the body see is one and the same from here on.
@@ -197,10 +214,12 @@ class CallJob:
         self._call = call
         if self._looked is not None and call.arguments is not self._looked.arguments:
             self._looked = Looked(call.tool, call.arguments)
+        if (gap := self._gap(call)) is not None:
+            return gap
         decided = await decide(batch, call, advice)
-        if decided.reviewed:
+        if decided.contexts and decided.reviewed:
             self._say(decided.contexts)
-        if decided.spoken:
+        if decided.said or self._decided_before():
             self._append(self._decision("policy", decided))
         if isinstance(decided.verdict, Deny):
             return self._deny(decided, PRE_EXECUTE.name)
@@ -208,16 +227,41 @@ class CallJob:
         if denied is not None:
             return self._guarded(denied)
         if isinstance(decided.verdict, Ask):
-            return self._ask(decided.verdict.reason, decided.by)
+            return self._ask(decided.verdict.reason, decided.by, decided.said)
         return Admission.READY
+
+    def _gap(self, call: ToolCall) -> Admission | None:
+        """What runs is what is logged; with a mark in the place of a secret, that could destroy what it names."""
+        redactor = self.batch.session.redactor
+        mark = (
+            redactor.marked(call.arguments)
+            if redactor is not None and call.effect is not Effect.READ
+            else None
+        )
+        if mark is None:
+            return None
+        return self._settle(
+            failure(
+                call,
+                SECRET_REDACTED,
+                f"nothing ran: the arguments hold {mark}, which stands for a secret that is not passed on. Let the "
+                f"tool take it from where it is kept, a variable of the environment or a file, without spelling it",
+            )
+        )
+
+    def _decided_before(self) -> bool:
+        """Whether an earlier life has decided about it: what this one decides is then always on record."""
+        return False
 
     async def _prepared(self, call: ToolCall) -> Prepared:
         prepared = await prepare(self.batch, call)
         self._say(prepared.contexts)
-        if prepared.changes or prepared.advice:
+        if prepared.said:
             effective = prepared.call.arguments
             changes = tuple(prepared.changes)
-            self._append(ToolPrepared(self.key, call.arguments, effective, changes, prepared.noted))
+            self._append(
+                ToolPrepared(self.key, call.arguments, effective, changes, prepared.noted, prepared.said)
+            )
         self._notice(PREPARE.name, prepared.problem)
         return prepared
 
@@ -235,51 +279,63 @@ class CallJob:
         self._say(denied.contexts)
         return self._deny(denied, "guard")
 
-    def _ask(self, question: str, by: str) -> Admission:
+    def _ask(self, question: str, by: str, said: tuple[Said, ...]) -> Admission:
         assert self._call is not None
+        shown = msgspec.structs.replace(self._call, said=said)  # with who said what, for the person
         batch = self.batch
         approval_id = f"a{self.key}"
         digest = self._seal()
-        asked = ApprovalAsked(approval_id, self.key, question, self._call.arguments, digest)
+        asker = batch.asker
+        lifetime = asker.lifetime if asker is not None else None
+        asked = batch.session.redacted(
+            ApprovalAsked(
+                approval_id,
+                self.key,
+                question,
+                self._call.arguments,
+                digest,
+                options=asker.options(shown) if asker is not None else ("once",),
+                expires=batch.session.now() + round(lifetime * 1000) if lifetime is not None else None,
+                by=by,
+                contexts=tuple(self._contexts),
+            )
+        )
         if batch.asker is None or not batch.asker.available:
             batch.session.append(asked, ApprovalDecided(approval_id, self.key, digest, "unavailable"))
             message = f"{question} (nobody is there to approve it)"
             return self._settle(failure(self._call, APPROVAL_UNAVAILABLE, message))
         self._append(asked)
-        self._parked = approval_id, question, by
+        return self._park(shown, asked)
+
+    def _park(self, shown: ToolCall, asked: ApprovalAsked) -> Admission:
+        self._parked = Question(
+            asked.approval_id, shown, asked.question, asked.digest, asked.by, asked.options, asked.expires
+        )
         return Admission.PARKED
 
     async def resume(self) -> Admission:
         assert self._parked is not None and self._call is not None and self.batch.asker is not None
-        approval_id, question, by = self._parked
+        approval_id = self._parked.id
         session = self.batch.session
         if session.durable:
             await session.barrier()  # nobody is shown what a crash could make unasked
-        answered = await self.batch.asker.ask(
-            self._call, question, approval_id=approval_id, digest=self._digest, by=by
-        )
+        answered = await self.batch.asker.ask(self._parked)
         if approval_id not in session.state.approvals:  # cancelled in the meantime: the answer starts nothing
-            self._append(ApprovalLate(approval_id, answered.outcome, answered.by))
+            if answered.outcome != "cancelled":  # else nobody has answered
+                self._append(ApprovalLate(approval_id, answered.outcome, answered.by))
             return Admission.REFUSED
-        self._append(
-            ApprovalDecided(
-                approval_id,
-                self.key,
-                self._digest,
-                answered.outcome,
-                by=answered.by,
-                how=answered.how,
-                channel=answered.channel,
-                message=answered.message,
-            )
-        )
-        if answered.outcome == "allowed-once":
-            return await self._recheck()
-        code, message = _NOT_ALLOWED[answered.outcome]
-        if answered.outcome == "unavailable":
-            message = f"{question} ({answered.message or message})"
-        elif answered.message:
-            message = answered.message
+        answer = session.redacted(answered.on_record(approval_id, self.key, self._digest))
+        self._append(answer)
+        return await self._act_on(answer, self._parked.text)
+
+    async def _act_on(self, answer: ApprovalDecided, question: str) -> Admission:
+        if answer.outcome == "allowed-once":
+            return await (self._recheck() if answer.edited is None else self._reconsider(answer))
+        code, message = _NOT_ALLOWED[answer.outcome]
+        if answer.outcome == "unavailable":
+            message = f"{question} ({answer.message or message})"
+        elif answer.message:
+            message = answer.message
         return self._settle(failure(self._call, code, message))
 
     async def _recheck(self) -> Admission:
@@ -294,6 +350,34 @@ class CallJob:
         self._append(self._decision("recheck", decided))
         return self._deny(decided, PRE_EXECUTE.name)
 
+    async def _reconsider(self, answer: ApprovalDecided) -> Admission:
+        """A person has put other arguments in their place: the tool, the rules and the guards look at those anew.
+
+        Whoever would ask has been answered by the person who wrote them; a denial is final. The model is told.
+        """
+        call, edited = self._call, answer.edited
+        assert call is not None
+        self._say((edited_context(self.key, self._name, edited, len(self._contexts) + 1),))
+        looked = fit(call.tool, edited)
+        if looked.problem is not None:
+            code, problem = looked.problem
+            return self._settle(failure(call, code, f"a person changed the arguments, and {problem}"))
+        self._looked = looked
+        call = self._call = msgspec.structs.replace(call, arguments=looked.arguments)
+        if (gap := self._gap(call)) is not None:
+            return gap
+        self._digest = digest_of(self._name, call.arguments)
+        try:
+            decided = await decide(self.batch, call, [])
+        except Stopped:
+            return Admission.REFUSED
+        if isinstance(decided.verdict, Deny):
+            self._append(self._decision("recheck", decided))
+            return self._deny(decided, PRE_EXECUTE.name)
+        by = decided.by if isinstance(decided.verdict, Allow) else answer.by or "a person"
+        self._append(ToolDecided(self.key, "recheck", "allow", by, said=decided.said))
+        return Admission.READY
+
     # Lane 2
 
     def start(self) -> bool:
@@ -305,7 +389,8 @@ class CallJob:
             return False
         claims = self._mode
         keys = ClaimedKeys(claims.reads, claims.writes) if isinstance(claims, Claims) else None
-        self._append(ToolStarted(self.key, self._seal(), 1, keys))
+        run = self._runs_before + 1
+        self._append(ToolStarted(self.key, self._seal(), run, keys, self._sandbox()))
         self._began = asyncio.get_running_loop().time()
         return True
 
@@ -316,9 +401,10 @@ class CallJob:
         return self._digest
 
     async def run(self) -> None:
-        call, looked = self._call, self._look()
-        assert call is not None
-        await self._intent_is_durable()
+        call, looked = self._call, self._looked
+        assert call is not None and looked is not None
+        if self.batch.session.durable:
+            await self._intent_is_durable()
         execution = self._execution = Execution(
             self.batch,
             call,
@@ -339,14 +425,21 @@ class CallJob:
             self._log_settled(execution.withheld, result.error)
 
     async def _run_again(self, run: int) -> None:
-        self._append(ToolStarted(self.key, self._seal(), run))
-        await self._intent_is_durable()
+        run += self._runs_before
+        self._append(ToolStarted(self.key, self._seal(), run, sandbox=self._sandbox()))
+        if self.batch.session.durable:
+            await self._intent_is_durable()
+
+    def _sandbox(self) -> str | None:
+        call = self._call
+        if call is None or call.confinement is None or not call.tool.sandbox:
+            return None
+        return call.confinement.mode
 
     async def _intent_is_durable(self) -> None:
         """A body that may have an effect waits until its start is on disk."""
-        session = self.batch.session
-        if session.durable and self._call is not None and self._call.effect is not Effect.READ:
-            await session.barrier()
+        if self._call is not None and self._call.effect is not Effect.READ:
+            await self.batch.session.barrier()
 
     def settle(self) -> None:
         if not self._settled and self._outcome is not None:
@@ -401,7 +494,8 @@ class CallJob:
     def _late(self, result: ToolResult) -> None:
         session = self.batch.session
         if not session.closed and session.failure is None:
-            session.append(ToolLate(self.key, result.ok, result.text[:200], self._elapsed()))
+            text = session.redacted(result.text)  # before it is cut: half of a secret is not found
+            session.append(ToolLate(self.key, result.ok, text[:200], self._elapsed()))
 
     @property
     def running(self) -> bool:
@@ -423,15 +517,17 @@ class CallJob:
                 )
                 if not self._settled:
                     self._log_settled(result, result.error)  # the hidden original, for people
-        finalise(call, made)
+        made.stop = made.stop or self._stop
+        if call.tool.finalise is not None:
+            finalise(call, made)
         if made.result.contexts:
             contexts = self._own(made.result.contexts)
             made.result = msgspec.structs.replace(made.result, contexts=contexts)
         final = made.result
         if made.stop is not None and self.batch.stopped_text is None:
-            self.batch.stopped_text = final.text
+            self.batch.stopped_text = self.batch.session.redacted(final.text)
         self._log_result(made)
-        if final.conclude and final.ok and self._parent() is None:
+        if final.conclude and final.ok and self._parent is None:
             self.batch.concluded = True
         self.batch.contexts.pop(self.key, None)
         self._execution = None  # it refers back to this job
@@ -505,19 +601,11 @@ class CallJob:
         return self._execution.context
 
     @property
-    def _signal(self) -> Signal:
-        """What stops this call."""
-        return self.batch.signal
-
-    @property
     def _runner(self) -> Scheduler:
         """What runs this call."""
         return self.batch.scheduler
 
     # The log
-
-    def _parent(self) -> ToolCall | None:
-        return None
 
     def _called(self, effect: Any) -> Fact:
         batch = self.batch
@@ -535,11 +623,19 @@ class CallJob:
                 conclude=result.conclude and result.ok,
                 contexts=result.contexts,
                 stop=made.stop,
-                edits=tuple(made.edits),
+                edits=made.edits,
                 started=open_call.started_ms if open_call is not None else None,
                 settled=self._ended_ms,
+                said=self._voices(made),
             )
         )
+
+    def _voices(self, made: Reviewed) -> tuple[Said, ...]:
+        """What those around the body and after it did."""
+        execution = self._execution
+        if execution is None or not execution.said:
+            return made.said
+        return (*reversed(execution.said), *made.said)
 
     def _append(self, fact: Fact) -> int:
         return self.batch.session.append(fact)[0].seq
@@ -552,11 +648,14 @@ class CallJob:
 
     def _own(self, contexts: tuple[Message, ...]) -> tuple[Message, ...]:
         """Contexts with ids of this call, numbered in order."""
+        if not contexts:
+            return contexts
         return tuple([as_context(message, self.key, n) for n, message in enumerate(contexts, 1)])
 
     def _notice(self, point: str, problem: tuple[str, str] | None) -> None:
         if problem is not None:
-            self._append(ObserverFailed(point, problem[0], problem[1][:500], self.key))
+            what = self.batch.session.redacted(problem[1])[:500]
+            self._append(ObserverFailed(point, problem[0], what, self.key))
 
 
 class NestedJob(CallJob):
@@ -565,18 +664,13 @@ class NestedJob(CallJob):
     def __init__(self, outer: CallJob, name: str, arguments: dict[str, Any]) -> None:
         super().__init__(outer.batch, ToolUse(f"{outer._id}:{name}", name, ""), outer.index)
         self._outer = outer
+        self._parent = outer._call
         self._context = outer._running_context
+        self._signal = self._context.signal  # its outer call's end is its own
         self._among = outer._nested
-        self._given = arguments_of(arguments)
+        self._given = outer.batch.session.redacted(arguments_of(arguments))
         self._text = encode_json(self._given).decode()
         self._final: ToolResult | None = None
-
-    def _parent(self) -> ToolCall | None:
-        return self._outer._call
-
-    @property
-    def _signal(self) -> Signal:
-        return self._context.signal  # its outer call's end is its own
 
     @property
     def _runner(self) -> Scheduler:
@@ -607,6 +701,9 @@ class NestedJob(CallJob):
                 result.error,
                 result.contexts,
                 result.conclude and result.ok,
+                edits=made.edits,
+                settled=self._ended_ms,
+                said=self._voices(made),
             )
         )
         for message in result.contexts:

@@ -6,7 +6,8 @@ What a tool did is not undone by any of it. A listener that fails, or is cut, wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from time import perf_counter_ns
 from typing import assert_never
 
 import msgspec
@@ -15,7 +16,7 @@ from interlock.errors import HookContractError, said_error
 from interlock.intercept.decisions import Accept, Block, Replace
 from interlock.intercept.point import Listener, hear
 from interlock.intercept.signal import Stopped
-from interlock.log.facts import CallError, Edit
+from interlock.log.facts import CallError, Edit, Said
 from interlock.log.messages import Message, Text
 from interlock.log.reasons import (
     BLOCKED,
@@ -39,7 +40,8 @@ class Reviewed:
     """What the review made of a result."""
 
     result: ToolResult
-    edits: list[Edit] = field(default_factory=list)
+    edits: tuple[Edit, ...] = ()
+    said: tuple[Said, ...] = ()  # everybody who did not abstain, in order
     stop: str | None = None  # who ends the turn after this batch
     failed: bool = False  # a listener failed: the result before it is kept in the log only
     problem: tuple[str, str] | None = None  # who broke the contract, and how
@@ -58,6 +60,7 @@ async def review(batch: Batch, call: ToolCall, result: ToolResult, earlier: tupl
     for listener in batch.scope.listeners(POST_EXECUTE):
         # A listener is cut when the turn is stopped while it runs; on a turn that is stopped already it still runs.
         signal = None if call.signal.is_set() else call.signal
+        began = perf_counter_ns()
         try:
             answer: Accept | Replace | Block | None = await hear(listener, signal, call, made.result)
             if answer is None:
@@ -66,25 +69,31 @@ async def review(batch: Batch, call: ToolCall, result: ToolResult, earlier: tupl
                 made.stop = listener.who
             match answer:
                 case Accept(contexts=contexts):
+                    _note(made, listener, "accept", None, began)
                     said += contexts
                 case Replace(contexts=contexts):
                     said += contexts
                     made.result = _replaced(listener, call, made.result, answer)
-                    made.edits.append(Edit(listener.who, "replaced"))
-                case Block(contexts=contexts):
+                    _note(made, listener, "replace", None, began)
+                    made.edits = (*made.edits, Edit(listener.who, "replaced"))
+                case Block(contexts=contexts, feedback=feedback):
+                    _note(made, listener, "block", feedback or None, began)
                     blocking += contexts
                     blocked = blocked or answer
-                    made.edits.append(Edit(listener.who, "blocked"))
+                    made.edits = (*made.edits, Edit(listener.who, "blocked"))
                 case _:
                     assert_never(answer)
         except Stopped:
+            _note(made, listener, "cut", None, began)
             return _failed(
                 made, call, RESULT_WITHHELD, f"{listener.who} was cut while it reviewed the result"
             )
         except HookContractError as error:
+            _note(made, listener, "error", error.problem, began)
             made.problem = (listener.who, error.problem)
             return _failed(made, call, HOOK_CONTRACT_ERROR, f"{listener.who}: {error.problem}", error)
         except Exception as error:  # noqa: BLE001  # a listener's own failure
+            _note(made, listener, "error", said_error(error), began)
             return _failed(made, call, HOOK_EXECUTION_ERROR, f"{listener.who}: {said_error(error)}", error)
     contexts = (*earlier, *result.contexts, *said)
     if blocked is not None:
@@ -98,6 +107,11 @@ async def review(batch: Batch, call: ToolCall, result: ToolResult, earlier: tupl
         contexts = (*earlier, *blocking)
     made.result = msgspec.structs.replace(made.result, contexts=contexts)
     return made
+
+
+def _note(made: Reviewed, listener: Listener, answer: str, reason: str | None, began: int) -> None:
+    us = (perf_counter_ns() - began) // 1000
+    made.said = (*made.said, Said(listener.who, answer, reason, us=us))
 
 
 def _replaced(listener: Listener, call: ToolCall, result: ToolResult, answer: Replace) -> ToolResult:
@@ -132,9 +146,8 @@ def _failed(
 
 
 def finalise(call: ToolCall, made: Reviewed) -> None:
-    """The tool's last word on the text; once for every outcome that went through the pipeline."""
-    if call.tool.finalise is None:
-        return
+    """The last word on the text of a tool that has one; once for every outcome that went through the pipeline."""
+    assert call.tool.finalise is not None
     try:
         text: object = call.tool.finalise(call, made.result)
         if text is None:
@@ -154,4 +167,4 @@ def finalise(call: ToolCall, made: Reviewed) -> None:
         )
         return
     made.result = msgspec.structs.replace(made.result, content=content, value=None)
-    made.edits.append(Edit(call.name, "finalised"))
+    made.edits = (*made.edits, Edit(call.name, "finalised"))
