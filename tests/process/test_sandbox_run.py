@@ -46,6 +46,10 @@ def sandbox(tmp_path: Path) -> Sandbox:
     return Sandbox("workspace-write", root=tmp_path)
 
 
+#: How long what is left running would sleep: a number of this process's own, since others run tests beside it.
+NAP = f"1000.{os.getpid():07d}1"
+
+
 def processes_with(text: str) -> list[str]:
     listed = subprocess.run(["ps", "-eo", "stat=,args="], capture_output=True, text=True, check=True).stdout
     return [line for line in listed.splitlines() if text in line and not line.startswith("Z")]
@@ -99,30 +103,30 @@ async def test_the_signal_stops_it_and_it_may_say_goodbye(
     tmp_path: Path, heard: Heard, sandbox: Sandbox
 ) -> None:
     stop = Signal()
-    command = "trap 'echo bye; exit 5' TERM; echo on > said; sleep 1000.25 & wait"
+    command = f"trap 'echo bye; exit 5' TERM; echo on > said; sleep {NAP} & wait"
     running = asyncio.create_task(run(command, cwd=tmp_path, signal=stop, sandbox=sandbox))
     await heard()
     stop.set(Cause("user"))
     assert await running == Finished(how="stopped", code=5, needed=signal.SIGTERM, output="bye\n", total=4)
-    assert processes_with("sleep 1000.25") == []
+    assert processes_with(f"sleep {NAP}") == []
 
 
 async def test_what_ignores_sigterm_is_killed(tmp_path: Path, heard: Heard, sandbox: Sandbox) -> None:
     stop = Signal()
-    command = "(trap '' TERM; echo on > said; sleep 1000.26; true) & wait"
+    command = f"(trap '' TERM; echo on > said; sleep {NAP}; true) & wait"
     running = asyncio.create_task(run(command, cwd=tmp_path, signal=stop, grace=0.1, sandbox=sandbox))
     await heard()
     stop.set(Cause("user"))
     finished = await running
     assert (finished.how, finished.needed) == ("stopped", signal.SIGKILL)
-    assert processes_with("sleep 1000.26") == []
+    assert processes_with(f"sleep {NAP}") == []
 
 
 @pytest.mark.parametrize("cancels", [1, 2])
 async def test_cancelling_the_waiter_leaves_nothing(
     tmp_path: Path, heard: Heard, sandbox: Sandbox, cancels: int
 ) -> None:
-    command = "setsid sleep 1000.27 & (trap '' TERM; echo on > said; sleep 1000.27; true) & wait"
+    command = f"setsid sleep {NAP} & (trap '' TERM; echo on > said; sleep {NAP}; true) & wait"
     running = asyncio.create_task(run(command, cwd=tmp_path, signal=Signal(), grace=0.1, sandbox=sandbox))
     await heard()
     for _ in range(cancels):
@@ -130,20 +134,20 @@ async def test_cancelling_the_waiter_leaves_nothing(
         await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert processes_with("sleep 1000.27") == []
+    assert processes_with(f"sleep {NAP}") == []
 
 
 async def test_cancelling_while_it_starts_leaves_nothing(tmp_path: Path, sandbox: Sandbox) -> None:
     for turns_of_the_loop in range(6):
         running = asyncio.create_task(
-            run("sleep 1000.28", cwd=tmp_path, signal=Signal(), grace=0.1, sandbox=sandbox)
+            run(f"sleep {NAP}", cwd=tmp_path, signal=Signal(), grace=0.1, sandbox=sandbox)
         )
         for _ in range(turns_of_the_loop):
             await asyncio.sleep(0)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-    assert processes_with("sleep 1000.28") == []
+    assert processes_with(f"sleep {NAP}") == []
     assert os.listdir(tmp_path) == []
 
 
@@ -151,7 +155,7 @@ def test_closing_the_event_loop_leaves_nothing(tmp_path: Path, sandbox: Sandbox)
     os.mkfifo(tmp_path / "said")
 
     async def main() -> None:
-        command = "(trap '' TERM; echo on > said; sleep 1000.29; true) & wait"
+        command = f"(trap '' TERM; echo on > said; sleep {NAP}; true) & wait"
         nobody_waits = asyncio.create_task(
             run(command, cwd=tmp_path, signal=Signal(), grace=1000, sandbox=sandbox)
         )
@@ -161,23 +165,25 @@ def test_closing_the_event_loop_leaves_nothing(tmp_path: Path, sandbox: Sandbox)
         assert not nobody_waits.done()
 
     asyncio.run(main())
-    assert processes_with("sleep 1000.29") == []
+    assert processes_with(f"sleep {NAP}") == []
 
 
 @pytest.mark.parametrize(
     ("command", "needed"),
     [
-        ("sleep 1000.3 & echo up", signal.SIGTERM),
-        ("setsid sleep 1000.3 & echo up", signal.SIGTERM),
-        ("(trap '' TERM; exec setsid sleep 1000.3) & sleep 0.1; echo up", signal.SIGKILL),
+        ("sleep NAP & echo up", signal.SIGTERM),
+        ("setsid sleep NAP & echo up", signal.SIGTERM),
+        ("(trap '' TERM; exec setsid sleep NAP) & sleep 0.1; echo up", signal.SIGKILL),
     ],
 )
 async def test_what_it_leaves_running_is_ended_even_in_a_session_of_its_own(
     tmp_path: Path, sandbox: Sandbox, command: str, needed: signal.Signals
 ) -> None:
-    finished = await run(command, cwd=tmp_path, signal=Signal(), grace=0.2, sandbox=sandbox)
+    finished = await run(
+        command.replace("NAP", NAP), cwd=tmp_path, signal=Signal(), grace=0.2, sandbox=sandbox
+    )
     assert finished == Finished(how="exited", code=0, needed=needed, output="up\n", total=3)
-    assert processes_with("sleep 1000.3") == []
+    assert processes_with(f"sleep {NAP}") == []
 
 
 async def test_what_ends_by_itself_right_after_the_shell_is_heard_to_the_end(
@@ -192,10 +198,10 @@ async def test_a_command_that_kills_the_shell_that_keeps_it_ends_with_it(
     tmp_path: Path, sandbox: Sandbox
 ) -> None:
     finished = await run(
-        "setsid sleep 1000.31 & kill -9 $PPID; sleep 1000.31", cwd=tmp_path, signal=Signal(), sandbox=sandbox
+        f"setsid sleep {NAP} & kill -9 $PPID; sleep {NAP}", cwd=tmp_path, signal=Signal(), sandbox=sandbox
     )
     assert (finished.how, finished.killed_by) == ("exited", signal.SIGKILL)
-    assert processes_with("sleep 1000.31") == []
+    assert processes_with(f"sleep {NAP}") == []
 
 
 PROGRAM = """
@@ -205,21 +211,21 @@ from interlock.intercept.signal import Signal
 from interlock.process.run import run
 from interlock.process.sandbox import Sandbox
 root = Path(sys.argv[1])
-asyncio.run(run("setsid sleep 1000.32 & echo on > said; wait", cwd=root, signal=Signal(),
+asyncio.run(run("setsid sleep " + sys.argv[2] + " & echo on > said; wait", cwd=root, signal=Signal(),
                 sandbox=Sandbox("workspace-write", root=root)))
 """
 
 
 def test_nothing_outlives_a_program_that_is_killed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "said")
-    program = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path)])
+    program = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path), NAP])
     (tmp_path / "said").read_text()
     program.kill()
     program.wait()
     for _ in range(1000):  # nobody tells when the kernel has cleared away what it has killed
-        if not processes_with("sleep 1000.32"):
+        if not processes_with(f"sleep {NAP}"):
             break
-    assert processes_with("sleep 1000.32") == []
+    assert processes_with(f"sleep {NAP}") == []
 
 
 async def test_a_sandbox_that_cannot_be_made_is_an_error_and_runs_nothing(tmp_path: Path) -> None:
