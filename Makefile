@@ -18,7 +18,7 @@ PACKAGES := tests/servers tests/bridges/hooks/programs
 SERVERS := $(if $(NPM),$(PACKAGES:%=%/node_modules/.package-lock.json))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench crash soak clean
+.PHONY: help demo test check lint bench crash soak clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' Makefile
@@ -30,12 +30,14 @@ test: $(DEV) $(SERVERS) ## Run every test, and measure coverage
 	$(BIN)/python -m pytest -q -n auto --cov --cov-report=
 	@$(BIN)/python tests/coverage_floor.py
 
-check: $(DEV) ## Check format, lint, types, layers and the quick tests, in under a minute
+check: lint ## Check format, lint, types and layers, and run the quick tests
+	$(BIN)/python -m pytest -q -n 2 -m "not slow" --hypothesis-profile quick
+
+lint: $(DEV) ## Check format, lint, types and layers
 	$(BIN)/ruff format --check --quiet --output-format concise .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -q -n 2 -m "not slow" --hypothesis-profile quick
 
 bench: $(DEV) ## Measure; ARGS="..." are passed on
 	$(BIN)/python -m bench $(ARGS)

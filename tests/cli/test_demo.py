@@ -27,6 +27,8 @@ from interlock.log.reasons import kind_of
 from interlock.models.scripted import calls, says
 from interlock.testing import outline
 
+pytestmark = pytest.mark.slow  # it starts many processes
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,8 @@ from interlock import Agent, Deny, Harness, Tool, ToolError, tool
 from interlock.log.facts import ToolResulted, ToolStarted
 from interlock.testing import ScriptedModel, assert_laws, call, calls, outline, says
 
+pytestmark = pytest.mark.slow  # it starts many processes
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = {
     "lifecycle_log": [

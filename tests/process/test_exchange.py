@@ -14,6 +14,8 @@ import pytest
 
 from interlock.process.exchange import Exchanged, exchange
 
+pytestmark = pytest.mark.slow  # it starts many processes
+
 Heard = Callable[[], asyncio.Future[list[str]]]
 IsRunning = Callable[[str | int], bool]
 

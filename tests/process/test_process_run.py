@@ -17,6 +17,8 @@ from interlock.intercept.signal import Signal
 from interlock.log.reasons import Cause
 from interlock.process.run import Finished, run
 
+pytestmark = pytest.mark.slow  # it starts many processes
+
 Heard = Callable[[], asyncio.Future[list[str]]]
 IsRunning = Callable[[str | int], bool]
 
