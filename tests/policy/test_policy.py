@@ -21,6 +21,7 @@ from interlock import (
     tool,
 )
 from interlock.log.facts import PolicyChanged, RequestHeader, ToolDecided, ToolStarted
+from interlock.policy.preset import PRESETS
 from interlock.testing import ScriptedModel, assert_laws, calls, outline, says
 from interlock.toolkit import workspace
 from interlock.tools.rules import Ruled
@@ -151,6 +152,19 @@ async def test_a_session_that_is_resumed_without_a_preset_keeps_its_own(tmp_path
         assert len(made.session.facts(PolicyChanged)) == 1
     async with Agent(ScriptedModel(), store=store, session=session_id, preset="plan") as made:
         assert [fact.preset for fact in made.session.facts(PolicyChanged)] == ["mine", "plan"]
+
+
+async def test_a_sandbox_that_is_chosen_for_a_resumed_session_is_not_taken_back_by_its_log() -> None:
+    store = MemoryStore()
+    async with Agent(ScriptedModel(), store=store, preset="full") as made:
+        session_id = made.session.id
+    async with Agent(ScriptedModel(), store=store, session=session_id, sandbox="read-only") as made:
+        assert made.confinement is not None
+        assert (made.preset, made.confinement.mode) == (PRESETS["full"], "read-only")
+        assert [(f.preset, f.sandbox) for f in made.session.facts(PolicyChanged)] == [
+            ("full", "full"),
+            ("full", "read-only"),
+        ]
 
 
 async def test_a_rule_that_was_allowed_for_the_session_holds_also_after_a_restart(tmp_path: Path) -> None:

@@ -110,12 +110,12 @@ class Agent(Layer):
     session to go on with. fork: go on with a fork of it instead, from the end of this turn or of its last closed one.
     resume_pending: run what was left pending in it, which otherwise stays parked until a wake. redo: run calls
     again that a crash has cut in a step which waits for a person: those of READ tools, or of IDEMPOTENT ones as well;
-    otherwise their outcome is not known. store: where the session is kept, in memory by default. approver: who can be asked; without
-    one, asking means no. approval_timeout: seconds after which an unanswered question is a no. preset: what happens to
-    calls that nobody spoke about; without one they run, and a session that is resumed keeps the one it had. rules:
-    permission rules, as lists by effect or from `load_rules`. sandbox: how tools that run processes are confined,
-    instead of as the preset says: a mode, or settings. redact: takes secrets out of all that the log and the model get;
-    its `add` declares one more. budget, pool, retry: as on `Harness`. settings: of the model call, such as
+    otherwise their outcome is not known. store: where the session is kept, in memory by default. approver: who can be
+    asked; without one, asking means no. approval_timeout: seconds after which an unanswered question is a no. preset:
+    what happens to calls that nobody spoke about; without one they run, and a session that is resumed keeps the one it
+    had. rules: permission rules, as lists by effect or from `load_rules`. sandbox: how tools that run processes are
+    confined, instead of as the preset says: a mode, or settings. redact: takes secrets out of all that the log and the
+    model get; its `add` declares one more. budget, pool, retry: as on `Harness`. settings: of the model call, such as
     `temperature`.
 
     All of it belongs to one event loop; from another thread use `threadsafe`.
@@ -207,9 +207,8 @@ class Agent(Layer):
         self._session: Session | None = None
         self._inbox: Inbox | None = None
         self._assembler: Assembler | None = None
-        self._shown: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] | None = (
-            None  # all, and those not hidden
-        )
+        #: All tools as the model would be shown them, and those that no rule hides.
+        self._shown: tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]] | None = None
         self._status = Status.IDLE
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
@@ -282,13 +281,12 @@ class Agent(Layer):
             self.wake()
 
     def _put_policy_in_force(self) -> None:
-        """What was chosen for this agent; what the log of the session has, if nothing was."""
+        """What was chosen for this agent; what the log of the session has, where nothing was."""
         session, policy = self.session, self.policy
         last = session.state.preset
         if policy.preset is None and last is not None:
             policy.restore(last)
             self.confinement = self._confined()
-            return
         line = policy.changed("agent")
         if line is not None and (
             last is None

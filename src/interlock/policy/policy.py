@@ -55,6 +55,7 @@ class Policy:
         self._put(self._given)
         self.preset: Preset | None = None
         self.sandbox: SandboxMode = "full"
+        self._sandbox = sandbox
         self._hidden: dict[str, Rule | None] = {}
         self.choose(preset, sandbox)
 
@@ -74,7 +75,7 @@ class Policy:
         self.preset = chosen
 
     def restore(self, logged: PolicyChanged) -> None:
-        """Put in force what the log of a session says was in force last.
+        """Put in force what the log of a session says was in force last, but for a sandbox that was chosen.
 
         Raises:
             ConfigError: the ceiling does not permit it any more.
@@ -83,7 +84,7 @@ class Policy:
         if known is None:
             rest = next((one for one in RESTS if one == logged.approval), RESTS[0])
             known = Preset(logged.preset, rest, "as it was chosen before")
-        self.choose(known, next((mode for mode in MODES if mode == logged.sandbox), None))
+        self.choose(known, self._sandbox or next((mode for mode in MODES if mode == logged.sandbox), None))
 
     def changed(self, by: str) -> PolicyChanged | None:
         """The line that says what is in force, if a preset is."""
