@@ -1,6 +1,7 @@
 """What is known of a command that was started, and of one that has ended.
 
-Lives here: `Finished`, and `Watch`, which hears of a process from the event loop.
+Lives here: `Finished`, `Watch`, which hears of a process from the event loop, and `ended`, which waits for the end of
+one that leads a group of its own, or brings it about.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from signal import Signals
 from typing import Literal
+
+from interlock.process import group
 
 How = Literal["exited", "timed-out", "stopped"]
 
@@ -63,6 +66,54 @@ class Watch(asyncio.SubprocessProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         tell(self.closed)
+
+
+async def ended(
+    transport: asyncio.SubprocessTransport,
+    watch: Watch,
+    stop: asyncio.Future[None],
+    *,
+    timeout: float | None,
+    grace: float,
+    linger: float,
+    drain: float,
+) -> tuple[How, Signals | None]:
+    """Wait until it exits, until `stop` is set or its time is up, and end what is left of its group: how it ended, and
+    the last signal that was needed. Then it is collected, and its pipes and the transport are closed.
+
+    Args:
+        timeout, grace: Seconds, the second between SIGTERM and SIGKILL.
+        linger: Seconds for what ends by itself right after it.
+        drain: Seconds for pipes that somebody outside the group still holds.
+    """
+    leader = transport.get_pid()  # the first process of a session leads its group
+    how: How
+    try:
+        await asyncio.wait([watch.exited, stop], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if watch.exited.done():
+            how = "exited"
+            await group.gone(leader, within=linger)
+        else:
+            how = "stopped" if stop.done() else "timed-out"
+        needed = await group.end(leader, grace=grace)
+        await watch.exited
+        group.reap(leader)
+        await asyncio.wait([watch.drained], timeout=drain)
+    except BaseException:  # the event loop itself is being closed: no time for grace
+        await group.end(leader, grace=0)
+        await watch.exited
+        raise
+    finally:
+        transport.close()
+        await watch.closed
+    return how, needed
+
+
+def status_of(transport: asyncio.SubprocessTransport) -> tuple[int | None, int | None]:
+    """Of a process that was collected: its exit code, or the number of the signal that killed it."""
+    status = transport.get_returncode()
+    assert status is not None
+    return (status, None) if status >= 0 else (None, -status)
 
 
 def tell(future: asyncio.Future[None]) -> None:

@@ -15,7 +15,7 @@ from signal import Signals
 from typing import Literal, cast
 
 from interlock.intercept.uncut import uncut
-from interlock.process import group
+from interlock.process.command import Watch, ended, status_of, tell
 from interlock.process.output import BoundedOutput
 
 LIMIT = 1 << 20  # bytes of each output that are kept
@@ -38,37 +38,6 @@ class Exchanged:
     stdout: str = ""
     stderr: str = ""
     omitted: int = 0  # bytes of both outputs that were not kept
-
-
-class _Conversation(asyncio.SubprocessProtocol):
-    """Gives the input, collects the outputs; tells the end of the process, of its outputs and of the transport."""
-
-    def __init__(self, limit: int) -> None:
-        loop = asyncio.get_running_loop()
-        self.outputs = {1: BoundedOutput(limit), 2: BoundedOutput(limit)}
-        self._open = set(self.outputs)
-        self.exited: asyncio.Future[None] = loop.create_future()
-        self.drained: asyncio.Future[None] = loop.create_future()
-        self.closed: asyncio.Future[None] = loop.create_future()
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        self.outputs[fd].add(data)
-
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        self._open.discard(fd)  # of the input: it was read, or nobody wants it
-        if not self._open:
-            _tell(self.drained)
-
-    def process_exited(self) -> None:
-        _tell(self.exited)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        _tell(self.closed)
-
-
-def _tell(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 async def exchange(
@@ -102,7 +71,7 @@ async def exchange(
             raise ValueError("an argument or a variable cannot hold a NUL character")
     stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     work = asyncio.create_task(_exchange(argv, given, cwd, environment, stop, timeout, limit, grace))
-    return await uncut(work, on_cancel=lambda: _tell(stop))
+    return await uncut(work, on_cancel=lambda: tell(stop))
 
 
 async def _exchange(
@@ -115,8 +84,9 @@ async def _exchange(
     limit: int,
     grace: float,
 ) -> Exchanged:
-    transport, talk = await asyncio.get_running_loop().subprocess_exec(
-        lambda: _Conversation(limit),
+    out, err = BoundedOutput(limit), BoundedOutput(limit)
+    transport, watch = await asyncio.get_running_loop().subprocess_exec(
+        lambda: Watch(out.add, err.add),
         *argv,
         stdin=PIPE,
         stdout=PIPE,
@@ -125,35 +95,20 @@ async def _exchange(
         env=environment,
         start_new_session=True,
     )
-    leader = transport.get_pid()  # the first process of a session leads its group
-    try:
-        reader = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
-        reader.write(given)  # what the pipe does not hold waits in the transport
-        reader.close()  # once that is written
-        await asyncio.wait([talk.exited, stop], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        timely = talk.exited.done()
-        if timely:
-            await group.gone(leader, within=_LINGER)
-        needed = await group.end(leader, grace=grace)
-        await talk.exited
-        group.reap(leader)
-        await asyncio.wait([talk.drained], timeout=_DRAIN)
-    except BaseException:  # the event loop itself is being closed: no time for grace
-        await group.end(leader, grace=0)
-        await talk.exited
-        raise
-    finally:
-        transport.close()
-        await talk.closed
-    status = transport.get_returncode()
-    assert status is not None
-    (out, left_out), (err, left_err) = talk.outputs[1].text(), talk.outputs[2].text()
+    reader = cast("asyncio.WriteTransport", transport.get_pipe_transport(0))
+    reader.write(given)  # what the pipe does not hold waits in the transport
+    reader.close()  # once that is written
+    how, needed = await ended(
+        transport, watch, stop, timeout=timeout, grace=grace, linger=_LINGER, drain=_DRAIN
+    )
+    code, killed_by = status_of(transport)
+    (stdout, left_out), (stderr, left_err) = out.text(), err.text()
     return Exchanged(
-        how="exited" if timely else "timed-out",
-        code=status if status >= 0 else None,
-        killed_by=-status if status < 0 else None,
+        how="exited" if how == "exited" else "timed-out",
+        code=code,
+        killed_by=killed_by,
         needed=needed,
-        stdout=out,
-        stderr=err,
+        stdout=stdout,
+        stderr=stderr,
         omitted=left_out + left_err,
     )

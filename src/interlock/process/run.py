@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from interlock.intercept.signal import Signal
 from interlock.intercept.uncut import uncut
-from interlock.process import group
-from interlock.process.command import Finished, How, Watch, tell
+from interlock.process.command import Finished, Watch, ended, status_of, tell
 from interlock.process.exported import EXPORTED
 from interlock.process.output import BoundedOutput
 
@@ -95,33 +94,15 @@ async def _run(
         env={**os.environ, **exported} if exported else None,
         start_new_session=True,
     )
-    leader = transport.get_pid()  # the first process of a session leads its group
-    how: How
-    try:
-        await asyncio.wait([watch.exited, stop], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if watch.exited.done():
-            how = "exited"
-            await group.gone(leader, within=_LINGER)
-        else:
-            how = "stopped" if stop.done() else "timed-out"
-        needed = await group.end(leader, grace=grace)
-        await watch.exited
-        group.reap(leader)
-        await asyncio.wait([watch.drained], timeout=_DRAIN)
-    except BaseException:  # the event loop itself is being closed: no time for grace
-        await group.end(leader, grace=0)
-        await watch.exited
-        raise
-    finally:
-        transport.close()
-        await watch.closed
-    status = transport.get_returncode()
+    how, needed = await ended(
+        transport, watch, stop, timeout=timeout, grace=grace, linger=_LINGER, drain=_DRAIN
+    )
+    code, killed_by = status_of(transport)
     text, omitted = output.text()
-    assert status is not None
     return Finished(
         how=how,
-        code=status if status >= 0 else None,
-        killed_by=-status if status < 0 else None,
+        code=code,
+        killed_by=killed_by,
         needed=needed,
         output=text,
         total=output.total,
