@@ -95,7 +95,8 @@ async def drive(task: Task) -> int:
 
 
 async def _run(task: Task, model: Model, store: SQLiteStore) -> int:
-    cwd = task.cwd or (await _folder_to_resume(task, store) if task.session is not None else None) or "."
+    earlier = await _look_at(task, store) if task.session is not None else _Earlier()
+    cwd = task.cwd or earlier.cwd or "."
     screen = Screen(sys.stderr)
     running = Running(screen)
     live = task.output == "text" and not task.trace
@@ -116,7 +117,7 @@ async def _run(task: Task, model: Model, store: SQLiteStore) -> int:
         session=task.session,
         resume_pending=task.resume_pending,
         budget=task.budget,
-        preset=task.preset or await _preset(task, settings, store),
+        preset=task.preset or (None if earlier.has_preset else settings.preset or DEFAULT),
         rules=settings.effective,
         sandbox=_sandbox(task, settings),
         redact=Redactor.of_environment(os.environ) if task.redact else None,
@@ -174,8 +175,16 @@ async def run_to_end(agent: Agent, prompt: str | None) -> TurnResult | None:
         return None
 
 
-async def _folder_to_resume(task: Task, store: SQLiteStore) -> str | None:
-    """Where the session works that the task goes on with.
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """What a session to go on with says of itself: where it works, and whether a preset was chosen for it."""
+
+    cwd: str | None = None
+    has_preset: bool = False
+
+
+async def _look_at(task: Task, store: SQLiteStore) -> _Earlier:
+    """What the session says that the task goes on with.
 
     Raises:
         SessionBusy: another process drives the session. UsageError: nothing waits in it, and no task is given.
@@ -187,7 +196,7 @@ async def _folder_to_resume(task: Task, store: SQLiteStore) -> str | None:
         if task.prompt is None and not session.state.waiting:
             _refuse_without_work(session, task)
         created = session.state.created
-        return created.cwd if created is not None else None
+        return _Earlier(created.cwd if created is not None else None, session.state.preset is not None)
     finally:
         await session.close()
 
@@ -209,18 +218,6 @@ def _refuse_without_work(session: Session, task: Task) -> None:
         f"Nothing waits in session {session.id}: give a task, or see what it did with "
         f"`interlock log {session.id}`."
     )
-
-
-async def _preset(task: Task, settings: Settings, store: SQLiteStore) -> str | None:
-    """What nobody chose on the command line: None where the session to go on with has one."""
-    if task.session is not None:
-        session = await open_session(task.session, store=store, readonly=True)
-        try:
-            if session.state.preset is not None:
-                return None
-        finally:
-            await session.close()
-    return settings.preset or DEFAULT
 
 
 def _sandbox(task: Task, settings: Settings) -> SandboxSettings | None:
