@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,6 +36,23 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     else:
         asyncio.run(pyfuncitem.obj(**arguments))
     return True
+
+
+@pytest.fixture
+def own_folder() -> Iterator[Path]:
+    """A folder of a user who may not do everything, as whom the test runs. (Root may read and write all.)"""
+    # What a tool imports on first use is loaded before: that user need not be able to read this checkout.
+    importlib.import_module("regex")
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        with tempfile.TemporaryDirectory() as name:
+            yield Path(name)
+            for folder in [one for one in Path(name).iterdir() if one.is_dir()]:
+                folder.chmod(0o755)  # so that it can be removed
+    finally:
+        os.seteuid(user)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

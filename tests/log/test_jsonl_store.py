@@ -34,27 +34,18 @@ from interlock.errors import (
 )
 from interlock.log.artifacts import LIMIT
 from interlock.log.event import Event, encode_event
-from interlock.log.facts import AssistantChunk, Fact, RequestHeader, StepStart, ToolResulted, TurnStart
+from interlock.log.facts import AssistantChunk, RequestHeader, ToolResulted, TurnStart
 from interlock.log.messages import Text
 from interlock.log.stores.jsonl import JSONLStore
 from interlock.log.stores.jsonl_file import MARK
 
 from .fact_strategies import logs
-
-T0 = 1_700_000_000_000
+from .store_lines import disk_of, lines, steps
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "sessions"
-
-
-def lines(*facts: Fact, first: int = 0) -> list[Event]:
-    return [Event(seq, T0 + seq, 1, fact) for seq, fact in enumerate(facts, start=first)]
-
-
-def steps(n: int, first: int = 0) -> list[Event]:
-    return lines(*[StepStart(1, i) for i in range(first, first + n)], first=first)
 
 
 async def written(folder: Path, *events: Event) -> Path:
@@ -417,17 +408,8 @@ async def test_a_long_chunk_with_half_a_character_stays_in_its_line(folder: Path
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of a quarter of a megabyte."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], capture_output=True, check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip("mounting a file system needs root")
-    try:
-        yield disk
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
+    with disk_of("256k", tmp_path / "disk") as folder:
+        yield folder
 
 
 async def test_a_full_disk_is_reported_and_what_was_acknowledged_is_safe(small_disk: Path) -> None:

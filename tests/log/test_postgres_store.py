@@ -35,7 +35,6 @@ from interlock.log.artifacts import LIMIT
 from interlock.log.event import Event
 from interlock.log.facts import (
     AssistantChunk,
-    Fact,
     RequestHeader,
     SessionCreated,
     StepStart,
@@ -47,21 +46,14 @@ from interlock.log.stores.postgres import PostgresStore
 from interlock.log.stores.postgres_database import FORMAT
 from postgres_server import PostgresServer, new_schema
 
+from .store_lines import T0, lines, steps
+
 pytestmark = pytest.mark.slow
-T0 = 1_700_000_000_000
 
 
 @pytest.fixture
 def schema() -> str:
     return new_schema()
-
-
-def lines(*facts: Fact, first: int = 0) -> list[Event]:
-    return [Event(seq, T0 + seq, 1, fact) for seq, fact in enumerate(facts, start=first)]
-
-
-def steps(n: int, first: int = 0) -> list[Event]:
-    return lines(*[StepStart(1, i) for i in range(first, first + n)], first=first)
 
 
 def stream(n: int, first: int) -> list[Event]:

@@ -38,7 +38,6 @@ from interlock.log.facts import (
     ApprovalAsked,
     ApprovalDecided,
     AssistantChunk,
-    Fact,
     RequestHeader,
     SessionCreated,
     StepStart,
@@ -50,20 +49,12 @@ from interlock.log.stores.buffered import FLUSH_BYTES
 from interlock.log.stores.database import FORMAT, default_path
 from interlock.log.stores.sqlite import SQLiteJournal, SQLiteStore
 
-T0 = 1_700_000_000_000
+from .store_lines import T0, disk_of, lines, steps
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "log.db"
-
-
-def lines(*facts: Fact, first: int = 0) -> list[Event]:
-    return [Event(seq, T0 + seq, 1, fact) for seq, fact in enumerate(facts, start=first)]
-
-
-def steps(n: int, first: int = 0) -> list[Event]:
-    return lines(*[StepStart(1, i) for i in range(first, first + n)], first=first)
 
 
 def suspends(waiting: Awaitable[Any]) -> bool:
@@ -393,17 +384,8 @@ async def test_a_store_that_nobody_closed_does_not_hold_the_exit(path: Path) -> 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of half a megabyte."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)], capture_output=True, check=False
-    )
-    if mounted.returncode != 0:
-        pytest.skip("mounting a file system needs root")
-    try:
+    with disk_of("512k", tmp_path / "disk") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 async def write_until_it_fails(journal: SQLiteJournal) -> tuple[int, list[Event]]:

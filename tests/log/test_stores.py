@@ -41,19 +41,7 @@ from interlock.log.stores.store import Journal, SessionInfo, Store
 
 from .conftest import AnyStore
 from .fact_strategies import logs
-
-T0 = 1_700_000_000_000
-
-
-def lines(*facts: Fact, first: int = 0) -> list[Event]:
-    return [
-        Event(seq, T0 + seq, 1, fact, ignorable=type(fact) is Unknown)
-        for seq, fact in enumerate(facts, start=first)
-    ]
-
-
-def steps(n: int, first: int = 0) -> list[Event]:
-    return lines(*[StepStart(1, i) for i in range(first, first + n)], first=first)
+from .store_lines import T0, lines, steps
 
 
 def stream(n: int, first: int = 0) -> list[Event]:

@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import os
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -75,19 +72,3 @@ def mode(root: Path) -> Callable[..., Any]:
         return tool.concurrency(call_of(tool, cwd, Signal(), arguments))
 
     return ask
-
-
-@pytest.fixture
-def own_folder() -> Iterator[Path]:
-    """A folder of a user who may not do everything, as whom the test runs. (Root may read and write all.)"""
-    # What a tool imports on first use is loaded before: that user need not be able to read this checkout.
-    importlib.import_module("regex")
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(65534)
-    try:
-        with tempfile.TemporaryDirectory() as name:
-            yield Path(name)
-            (Path(name) / "sub").chmod(0o755)
-    finally:
-        os.seteuid(user)

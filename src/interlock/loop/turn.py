@@ -307,9 +307,7 @@ class TurnRun:
         """Fold what `agent/pre-step` says: any reject wins, messages are a pipeline, contexts are concatenated."""
         batch = proposal.messages
         known = {message.id for message in batch}
-        blocked: dict[
-            str, tuple[str, str]
-        ] = {}  # messages that are dropped for a reason: the reason, and who
+        blocked: dict[str, tuple[str, str]] = {}  # messages that are dropped: the reason, and who gave it
         said: list[Said] = []
         by = ""
         for listener in self.agent.scope.listeners(PRE_STEP):
@@ -380,13 +378,12 @@ class TurnRun:
 
     async def _step(self) -> StepReason:
         """Ask the model and run its calls; the reason the step ended with, which is logged."""
-        step = self.session.state.step
-        assert step is not None
-        await self._answer(step.number)
+        number = self._open_step.number
+        await self._answer(number)
         if self._open_step.calls:
-            return self._end_step(step.number, await self._run_calls())
+            return self._end_step(number, await self._run_calls())
         self.signal.raise_if_set()
-        return self._end_step(step.number, "max-tokens" if self._cut_off else "completed")
+        return self._end_step(number, "max-tokens" if self._cut_off else "completed")
 
     async def _take_up(self, step: Step) -> StepReason:
         """Go on with the calls of a step that an earlier life has left, waiting for a person."""

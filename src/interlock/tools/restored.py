@@ -1,8 +1,9 @@
 """Calls of a step that an earlier life has left open: each goes on from what is on record.
 
 Lives here: `job_of`, and `RestoredJob`. A body that has started is not started again, and repair has fixed what is known
-of it, unless it was left open to run again. What was settled keeps its outcome, what was denied stays denied, and a person is shown the same question, with
-the same arguments; everything else is decided anew by the rules and guards of this life.
+of it, unless it was left open to run again. What was settled keeps its outcome, what was denied stays denied, and a
+person is shown the same question, with the same arguments; everything else is decided anew by the rules and guards of
+this life.
 """
 
 from __future__ import annotations

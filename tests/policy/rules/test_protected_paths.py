@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from interlock.policy.paths.protected import NAMES, SEQUENCES, protected
+from interlock.policy.paths.located import Root, locate
+from interlock.policy.paths.protected import NAMES, SEQUENCES, protected_place
 from interlock.policy.rules.action import Action
 from policy.rules.written import rules
+
+
+def protected(path: str, workspace: Path) -> str | None:
+    root = Root.at(workspace)
+    return protected_place(locate(path, root, str(Path.home())), root)
 
 
 @pytest.mark.parametrize("name", [*NAMES, *["/".join(names) for names in SEQUENCES]])

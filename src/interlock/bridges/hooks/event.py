@@ -159,7 +159,6 @@ class SubagentStop:
     last_assistant_message: str | None = None
 
 
-ToolHappening: TypeAlias = PreToolUse | PermissionRequest | PostToolUse | PostToolUseFailure
 Happening: TypeAlias = (
     SessionStart
     | UserPromptSubmit

@@ -6,9 +6,7 @@ rule that denies still denies. Names count at any depth below the workspace, and
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from interlock.policy.paths.located import Located, Root, folded, locate
+from interlock.policy.paths.located import Located, Root, folded
 
 _GIT = "git runs hooks and programs that are named there"
 _AGENT = "it decides what an agent may do, or runs hooks"
@@ -102,18 +100,8 @@ DEVICES = frozenset(
 )
 
 
-def protected(path: str | Path, cwd: Path, home: Path | None = None) -> str | None:
-    """Why an edit of `path` may not go through without a person; None if it may. Links count as what they lead to.
-
-    Args:
-        path: relative to `cwd`, the workspace.
-    """
-    root = Root.at(cwd)
-    return protected_place(locate(str(path), root, str(home or Path.home())), root)
-
-
 def protected_place(located: Located, root: Root) -> str | None:
-    """The same for a path that has been located."""
+    """Why an edit of a path may not go through without a person; None if it may. Links count as what they lead to."""
     if located.paths[0] in DEVICES:
         return None
     roots = tuple([folded(name) for name in root.names])
