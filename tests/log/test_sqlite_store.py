@@ -729,7 +729,11 @@ async def test_a_file_of_before_learns_which_approvals_are_open(tmp_path: Path) 
     with closing(sqlite3.connect(path)) as before:
         for trigger in ("approvals_open", "approvals_close"):
             before.execute(f"DROP TRIGGER {trigger}")
-        before.execute("DROP TABLE open_approval")
+        for table in ("open_approval", "lease", "letter", "checkpoint"):
+            before.execute(f"DROP TABLE {table}")
+        for column in ("fence", "posted", "erased"):
+            before.execute(f"ALTER TABLE session DROP COLUMN {column}")
+        before.execute("PRAGMA user_version = 1")
         before.commit()
     async with SQLiteStore(path) as store:
         assert await store.approvals() == [("s", 1), ("s", 2)]

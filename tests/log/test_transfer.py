@@ -117,7 +117,7 @@ LINES = list(exported(written(ENDED)))
         ([*LINES[:5], LINES[4], *LINES[5:]], UnreadableLog, r"numbered 4 \(line 6 of"),
         ([*LINES[:5], LINES[5][:-9]], UnreadableLog, r"line 6 of"),
         ([*LINES[:5], b"\n", *LINES[5:]], UnreadableLog, r"line 6 of"),
-        ([LINES[0].replace(b'"1.1"', b'"2.0"'), *LINES[1:]], SessionError, "format 2.0"),
+        ([LINES[0].replace(b'"format":"1.', b'"format":"2.'), *LINES[1:]], SessionError, "format 2."),
         ([*LINES[:3], LINES[3].replace(b"turn/start", b"turn/unheard")], UnknownFact, "turn/unheard"),
         (
             [*LINES[:3], LINES[3].replace(b'"turn":1', b'"turn":7')],

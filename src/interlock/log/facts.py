@@ -16,7 +16,7 @@ from interlock.log.messages import Block, Message, Source, Text
 from interlock.log.reasons import Cause, EndReason, StepReason
 from interlock.log.strictjson import FrozenDict, freeze
 
-FORMAT = "1.1"  # major.minor: a new field or type raises the minor, a changed meaning the major
+FORMAT = "1.2"  # major.minor: a new field or type raises the minor, a changed meaning the major
 
 Span: TypeAlias = int | tuple[int, int]
 ListName: TypeAlias = Literal["next-turn", "next-step"]

@@ -13,10 +13,9 @@ from pathlib import Path
 
 from interlock.errors import NewerFormat
 
-FORMAT = 1  # the file's `user_version`: raised when an older reader would misread it
 PATIENCE = 10.0  # seconds to wait for another process that is writing to the same file
 
-_SCHEMA = (
+_FIRST = (
     """
     CREATE TABLE session (
         key INTEGER PRIMARY KEY,
@@ -66,40 +65,70 @@ _SCHEMA = (
             bytes = bytes + length(NEW.data)
         WHERE key = NEW.session;
     END""",
-    f"PRAGMA user_version = {FORMAT}",
 )
 
-# Which questions are open, so that listing them reads no log. The file keeps it by itself, whoever writes: a version
-# that knows nothing of it does so, too, which is why it is no new format.
-_OPEN_APPROVALS = (
+_SECOND = (
+    # Which questions are open, so that listing them reads no log. The file keeps it by itself, whoever writes.
     """
-    CREATE TABLE open_approval (
+    CREATE TABLE IF NOT EXISTS open_approval (
         session INTEGER NOT NULL,
         id TEXT NOT NULL,
         asked INTEGER NOT NULL,             -- the seq of its approval/asked
         PRIMARY KEY (session, id)
     ) WITHOUT ROWID""",
     """
-    CREATE TRIGGER approvals_open AFTER INSERT ON event WHEN NEW.type = 'approval/asked'
+    CREATE TRIGGER IF NOT EXISTS approvals_open AFTER INSERT ON event WHEN NEW.type = 'approval/asked'
     BEGIN
         INSERT OR REPLACE INTO open_approval
         VALUES (NEW.session, json_extract(CAST(NEW.data AS TEXT), '$.approval_id'), NEW.first);
     END""",
     """
-    CREATE TRIGGER approvals_close AFTER INSERT ON event WHEN NEW.type = 'approval/decided'
+    CREATE TRIGGER IF NOT EXISTS approvals_close AFTER INSERT ON event WHEN NEW.type = 'approval/decided'
     BEGIN
         DELETE FROM open_approval
         WHERE session = NEW.session AND id = json_extract(CAST(NEW.data AS TEXT), '$.approval_id');
     END""",
     """
-    INSERT INTO open_approval
+    INSERT OR REPLACE INTO open_approval
     SELECT session, json_extract(CAST(data AS TEXT), '$.approval_id') AS id, max(first) FROM event AS asked
     WHERE type = 'approval/asked' AND NOT EXISTS (
         SELECT 1 FROM event WHERE session = asked.session AND first > asked.first AND type = 'approval/decided'
         AND json_extract(CAST(data AS TEXT), '$.approval_id')
             = json_extract(CAST(asked.data AS TEXT), '$.approval_id'))
     GROUP BY session, id""",
+    # Who may write: the number counts how often a session was opened for writing, and never goes back.
+    "ALTER TABLE session ADD COLUMN fence INTEGER NOT NULL DEFAULT 0",
+    """
+    CREATE TABLE lease (
+        session INTEGER PRIMARY KEY,
+        fence INTEGER NOT NULL,             -- of the session, when it was taken
+        expires INTEGER NOT NULL,           -- epoch ms
+        holder BLOB NOT NULL                -- JSON: the process
+    )""",
+    # What was sent by others than its driver, and is not in the log yet.
+    "ALTER TABLE session ADD COLUMN posted INTEGER NOT NULL DEFAULT 0",  # the number of the last letter
+    """
+    CREATE TABLE letter (
+        session INTEGER NOT NULL,
+        number INTEGER NOT NULL,            -- from 1, in the order in which they were posted
+        time INTEGER NOT NULL,              -- epoch ms
+        data BLOB NOT NULL,                 -- JSON
+        PRIMARY KEY (session, number)
+    ) WITHOUT ROWID""",
+    # The folds of a session at one of its lines: never truth, and dropped freely.
+    """
+    CREATE TABLE checkpoint (
+        session INTEGER PRIMARY KEY,
+        seq INTEGER NOT NULL,
+        form TEXT NOT NULL,                 -- a reader drops what has another form
+        data BLOB NOT NULL,                 -- JSON
+        artifacts BLOB                      -- as of events
+    )""",
+    # When the content of a session was erased, epoch ms. A line of it without data is a tombstone.
+    "ALTER TABLE session ADD COLUMN erased INTEGER",
 )
+_MIGRATIONS = (_FIRST, _SECOND)
+FORMAT = len(_MIGRATIONS)  # the file's `user_version`: raised when an older version would misread or miswrite it
 
 
 def default_path(environ: Mapping[str, str] = os.environ) -> Path:
@@ -128,21 +157,16 @@ def prepare(path: Path) -> sqlite3.Connection:
         pass
     connection = connect(path)
     try:
-        if not _format(connection):
+        if _format(connection) < FORMAT:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("BEGIN IMMEDIATE")
-            if not _format(connection):  # another process may have been first
-                for statement in _SCHEMA:
+            for version in range(_format(connection), FORMAT):  # another process may have been first
+                for statement in _MIGRATIONS[version]:
                     connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {version + 1}")
             connection.execute("COMMIT")
         if (found := _format(connection)) > FORMAT:
             raise NewerFormat(str(path), found, FORMAT)
-        if not _lists_approvals(connection):
-            connection.execute("BEGIN IMMEDIATE")
-            if not _lists_approvals(connection):
-                for statement in _OPEN_APPROVALS:
-                    connection.execute(statement)
-            connection.execute("COMMIT")
     except BaseException:
         connection.close()
         raise
@@ -152,11 +176,6 @@ def prepare(path: Path) -> sqlite3.Connection:
 def connect(path: Path) -> sqlite3.Connection:
     """A connection whose transactions are written out. It belongs to the calling thread."""
     return sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, cached_statements=256)
-
-
-def _lists_approvals(connection: sqlite3.Connection) -> bool:
-    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'open_approval'").fetchone()
-    return found is not None
 
 
 def _format(connection: sqlite3.Connection) -> int:

@@ -96,6 +96,45 @@ _MIGRATIONS = (
     CREATE TRIGGER lines_are_contiguous AFTER INSERT ON {s}.event REFERENCING NEW TABLE AS added
     FOR EACH STATEMENT EXECUTE FUNCTION {s}.continue_sessions();
     """,
+    # 2
+    """
+    ALTER TABLE {s}.session
+        ADD COLUMN fence bigint NOT NULL DEFAULT 0,   -- how often it was opened for writing: it never goes back
+        ADD COLUMN posted bigint NOT NULL DEFAULT 0,  -- the number of the last letter
+        ADD COLUMN erased bigint;                     -- epoch ms; a line of it without data is a tombstone
+
+    CREATE TABLE {s}.lease (
+        session bigint PRIMARY KEY,
+        fence bigint NOT NULL,              -- of the session, when it was taken
+        expires timestamptz NOT NULL,       -- by the clock of the server
+        holder bytea NOT NULL               -- JSON: the process
+    );
+
+    CREATE TABLE {s}.letter (
+        session bigint NOT NULL,
+        number bigint NOT NULL,             -- from 1, in the order in which they were posted
+        time bigint NOT NULL,               -- epoch ms
+        data bytea NOT NULL,                -- JSON
+        PRIMARY KEY (session, number)
+    );
+
+    CREATE TABLE {s}.checkpoint (
+        session bigint PRIMARY KEY,
+        seq bigint NOT NULL,
+        form text NOT NULL,                 -- a reader drops what has another form
+        data bytea NOT NULL,                -- JSON
+        artifacts bytea                     -- as of events
+    );
+
+    CREATE FUNCTION {s}.check_fences(keys bigint[], fences bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+    BEGIN
+        PERFORM 1 FROM {s}.session JOIN unnest(keys, fences) AS held (key, fence) USING (key)
+        WHERE session.fence <> held.fence;
+        IF FOUND THEN
+            RAISE EXCEPTION 'another process has taken over one of these sessions' USING ERRCODE = 'IL002';
+        END IF;
+    END $$;
+    """,
 )
 FORMAT = len(_MIGRATIONS)
 
