@@ -10,7 +10,20 @@ from pathlib import Path
 
 import msgspec
 
-from bench import agents, batches, bodies, chunks, finding, listeners, machine, sandbox, startup, steps
+from bench import (
+    agents,
+    batches,
+    bodies,
+    chunks,
+    durable,
+    finding,
+    listeners,
+    machine,
+    reopening,
+    sandbox,
+    startup,
+    steps,
+)
 from bench.measuring import Figure
 from bench.scale import FULL, QUICK, Scale
 
@@ -21,6 +34,8 @@ BENCHES: dict[str, Callable[[Scale], list[Figure]]] = {
     "B4": chunks.run,
     "B5": startup.run,
     "B6": listeners.run,
+    "B7": durable.run,
+    "B8": reopening.run,
     "B9": finding.run,
     "B10": bodies.run,
     "B11": sandbox.run,

@@ -20,6 +20,17 @@ async def nothing() -> str:
     return "ok"
 
 
+async def at_once() -> None:
+    """Nothing to wait for."""
+
+
+@tool(effect="read", concurrency="parallel")
+async def something() -> str:
+    """Does nothing, but could wait: its body has a task of its own."""
+    await at_once()
+    return "ok"
+
+
 def waiting(seconds: float) -> Tool:
     @tool(effect="read", concurrency="parallel")
     async def wait() -> str:
@@ -55,6 +66,13 @@ def run(scale: Scale) -> list[Figure]:
             "floor": partial(floor_batch, scale.calls, nothing),
         },
     )
+    pausing = interleaved(
+        scale.rounds,
+        {
+            "mine": partial(harness_batch, scale.calls, something),
+            "floor": partial(floor_batch, scale.calls, something),
+        },
+    )
     wait = waiting(scale.wait)
     waits = interleaved(
         scale.rounds,
@@ -72,6 +90,14 @@ def run(scale: Scale) -> list[Figure]:
             noops["floor"],
             scale=1e6 / scale.calls,
             goal=Goal("<=", 35),
+        ),
+        cost(
+            "B2",
+            f"{scale.calls:,} no-op calls that could wait, in one step",
+            "us CPU a call",
+            pausing["mine"],
+            pausing["floor"],
+            scale=1e6 / scale.calls,
         ),
         cost(
             "B2",

@@ -30,7 +30,7 @@ from interlock.log.facts import (
 from interlock.log.messages import PERSON, Text
 from interlock.log.reasons import Completed, Failed
 from interlock.log.stores.query import Where
-from interlock.log.stores.sqlite_index import drop_index
+from interlock.log.stores.sqlite.index import drop_index
 
 GOAL = Goal("<=", 50)
 FOLDERS, MODULES = 50, 997  # that the sessions work in, and speak of

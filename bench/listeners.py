@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from bench import floor
-from bench.batches import nothing
+from bench.batches import something
 from bench.measuring import Contestant, Figure, Goal, Spent, cost, interleaved, require, stopwatch
 from bench.prepared import PreparedModel, calls_at_once
 from bench.scale import Scale
@@ -41,8 +41,8 @@ POINTS: dict[str, tuple[str, Callable[..., Any]]] = {
 
 
 async def harness_calls(calls: int, point: str | None) -> Spent:
-    model = PreparedModel(calls_at_once(calls, nothing.name))
-    async with Agent(model, tools=[nothing]) as agent:
+    model = PreparedModel(calls_at_once(calls, something.name))
+    async with Agent(model, tools=[something]) as agent:
         if point is not None:
             attribute, listener = POINTS[point]
             register = agent.guard if attribute == "guard" else getattr(agent.on, attribute)
@@ -59,9 +59,11 @@ async def floor_calls(
     heard: tuple[Callable[..., object], ...] = (),
     awaited: tuple[Callable[..., Awaitable[object]], ...] = (),
 ) -> Spent:
-    model = PreparedModel(calls_at_once(calls, nothing.name))
+    model = PreparedModel(calls_at_once(calls, something.name))
     with stopwatch() as watch:
-        messages = await floor.turn(model, {nothing.name: nothing.fn}, "Go.", heard=heard, awaited=awaited)
+        messages = await floor.turn(
+            model, {something.name: something.fn}, "Go.", heard=heard, awaited=awaited
+        )
     require(len(messages) == calls + 3, "calls of the floor")
     return watch.spent
 

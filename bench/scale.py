@@ -10,7 +10,7 @@ class Scale:
     """Sizes of the work and numbers of rounds. A round is one measurement of everything that is compared."""
 
     rounds: int
-    starts: int  # rounds of B5, in which a round starts several processes
+    starts: int  # rounds of B5, in which a round starts several processes, and of B8
     steps: int  # B1
     growth: tuple[int, ...]  # B1: numbers of steps, ascending, two or more
     calls: int  # B2 and B6: calls of one answer
@@ -20,6 +20,8 @@ class Scale:
     agent_steps: int  # B3: with a call each
     agent_wait: float  # B3: seconds that a call takes
     chunks: int  # B4
+    durable_steps: int  # B7
+    old_events: int  # B8
     sessions: int  # B9
     bodies: tuple[int, ...]  # B10: numbers of messages
     requests: int  # B10: requests of one measurement
@@ -37,6 +39,8 @@ FULL = Scale(
     agent_steps=5,
     agent_wait=0.005,
     chunks=20_000,
+    durable_steps=500,
+    old_events=100_000,
     sessions=10_000,
     bodies=(200, 1_600),
     requests=10,
@@ -53,6 +57,8 @@ QUICK = Scale(
     agent_steps=5,
     agent_wait=0.005,
     chunks=20_000,
+    durable_steps=500,
+    old_events=100_000,
     sessions=2_000,
     bodies=(200, 1_600),
     requests=4,

@@ -3,8 +3,8 @@
     python docs/generate.py           write them
     python docs/generate.py --check   name the pages that are stale, and exit with 1
 
-Lives here: the tables of events and points, and the writing of all of them. `fail_closed` and
-`hook_parity` make the others.
+Lives here: the tables of events and points, and the writing of all of them. `fail_closed`, `fields`
+and `hook_parity` make the others.
 """
 
 from __future__ import annotations
@@ -14,15 +14,17 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 import msgspec
 from fail_closed import fail_closed
+from fields import fields, formats, own_facts, values
 from hook_parity import hook_parity
 
 import interlock
 from interlock.intercept.point import Kind
-from interlock.log.facts import Fact, known_facts
+from interlock.log.facts import Fact
 from interlock.loop.points import POINTS
 from interlock.policy.corpus import measured
 
@@ -46,11 +48,7 @@ class Uses:
     read: set[str] = field(default_factory=set)
 
 
-def own_facts() -> list[type[Fact]]:
-    """The facts of this package, without those that a plugin has registered in this process."""
-    return [cls for cls in known_facts().values() if cls.__module__ == "interlock.log.facts"]
-
-
+@cache
 def uses_of_facts(source: Path = SOURCE) -> dict[str, Uses]:
     """By name of the fact class. A module that calls the class makes it; any other mention in running code reads it."""
     found: dict[str, Uses] = {cls.__name__: Uses() for cls in own_facts()}
@@ -180,6 +178,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "fail-closed": fail_closed,
     "hook-parity": parity,
     "corpus": corpus,
+    "formats": lambda: table(*formats()),
+    "fields": lambda: table(*fields()),
+    "values": lambda: table(*values()),
 }
 
 

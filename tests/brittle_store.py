@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from interlock.errors import StoreFailed
+from interlock.log.checkpoint import Kept, Snapshot
 from interlock.log.event import Event
 from interlock.log.facts import Fact
-from interlock.log.stores.memory import MemoryJournal, MemoryStore
+from interlock.log.stores.memory.store import MemoryJournal, MemoryStore
+from interlock.log.stores.store import Letter
 
 
 class BrittleStore(MemoryStore):
@@ -61,12 +63,16 @@ class BrittleStore(MemoryStore):
     async def create(self, session_id: str) -> BrittleJournal:  # type: ignore[override]  # as good as the original
         return BrittleJournal(self, await super().create(session_id))
 
-    async def open(self, session_id: str, *, readonly: bool = False) -> BrittleJournal:  # type: ignore[override]
+    async def open(  # type: ignore[override]
+        self, session_id: str, *, readonly: bool = False, checkpoint: bool = False
+    ) -> BrittleJournal:
         return BrittleJournal(self, await super().open(session_id, readonly=readonly))
 
 
 class BrittleJournal:
     durable = True
+    checkpoint: Kept | None = None
+    fence = None
 
     def __init__(self, store: BrittleStore, inner: MemoryJournal) -> None:
         self._store = store
@@ -87,6 +93,12 @@ class BrittleJournal:
     def read(self, first: int = 0, last: int | None = None) -> Iterator[Event]:
         return self._inner.read(first, last)
 
+    def on_failure(self, tell: Callable[[], None]) -> None:
+        """It is found by whoever writes."""
+
+    def keep(self, snapshot: Snapshot) -> None:
+        """Nothing is kept beside the lines."""
+
     async def barrier(self) -> None:
         self._store.passing()
 
@@ -95,6 +107,15 @@ class BrittleJournal:
 
     async def news(self, seconds: float) -> None:
         await self._inner.news(seconds)
+
+    async def letters(self, after: int) -> list[Letter]:
+        return await self._inner.letters(after)
+
+    def on_letter(self, tell: Callable[[], None] | None) -> None:
+        self._inner.on_letter(tell)
+
+    async def forget_letters(self, last: int) -> None:
+        await self._inner.forget_letters(last)
 
     async def close(self) -> None:
         await self._inner.close()

@@ -21,12 +21,17 @@ if TYPE_CHECKING:
     from interlock.errors import InputDropped as InputDropped
     from interlock.errors import InterlockError as InterlockError
     from interlock.errors import InvalidMessage as InvalidMessage
+    from interlock.errors import LeaseLost as LeaseLost
+    from interlock.errors import LetterRefused as LetterRefused
+    from interlock.errors import MailboxFull as MailboxFull
     from interlock.errors import MayNotApprove as MayNotApprove
     from interlock.errors import MessageTooLarge as MessageTooLarge
     from interlock.errors import ModelFailure as ModelFailure
+    from interlock.errors import NotTaken as NotTaken
     from interlock.errors import ReadOnlySession as ReadOnlySession
     from interlock.errors import SessionBusy as SessionBusy
     from interlock.errors import SessionClosed as SessionClosed
+    from interlock.errors import SessionErased as SessionErased
     from interlock.errors import SessionError as SessionError
     from interlock.errors import StoreFailed as StoreFailed
     from interlock.errors import ToolError as ToolError
@@ -55,6 +60,7 @@ if TYPE_CHECKING:
     from interlock.intercept.decisions import Settings as Settings
     from interlock.intercept.scope import Scope as Scope
     from interlock.intercept.signal import Signal as Signal
+    from interlock.log.erasing import erase_sessions as erase_sessions
     from interlock.log.event import Event as Event
     from interlock.log.facts import Fact as Fact
     from interlock.log.facts import register_fact as register_fact
@@ -69,14 +75,16 @@ if TYPE_CHECKING:
     from interlock.log.reasons import Cause as Cause
     from interlock.log.reasons import EndReason as EndReason
     from interlock.log.redaction.redactor import Redactor as Redactor
+    from interlock.log.retention import prune_sessions as prune_sessions
     from interlock.log.session import Session as Session
     from interlock.log.session import open_session as open_session
-    from interlock.log.stores.jsonl import JSONLStore as JSONLStore
-    from interlock.log.stores.memory import MemoryStore as MemoryStore
-    from interlock.log.stores.postgres import PostgresStore as PostgresStore
+    from interlock.log.stores.address import open_store as open_store
+    from interlock.log.stores.jsonl.store import JSONLStore as JSONLStore
+    from interlock.log.stores.memory.store import MemoryStore as MemoryStore
+    from interlock.log.stores.postgres.store import PostgresStore as PostgresStore
     from interlock.log.stores.query import Match as Match
     from interlock.log.stores.query import Where as Where
-    from interlock.log.stores.sqlite import SQLiteStore as SQLiteStore
+    from interlock.log.stores.sqlite.store import SQLiteStore as SQLiteStore
     from interlock.loop.agent import Agent as Agent
     from interlock.loop.budget import Budget as Budget
     from interlock.loop.harness import Harness as Harness
@@ -87,6 +95,8 @@ if TYPE_CHECKING:
     from interlock.loop.hooks import PreToolContext as PreToolContext
     from interlock.loop.hooks import StopContext as StopContext
     from interlock.loop.hooks import UserPromptContext as UserPromptContext
+    from interlock.loop.mailbox import Mailbox as Mailbox
+    from interlock.loop.mailbox import Posted as Posted
     from interlock.loop.points import Attempt as Attempt
     from interlock.loop.points import CallSettings as CallSettings
     from interlock.loop.points import Proposal as Proposal
@@ -174,16 +184,22 @@ _HOME = {
     "InputDropped": "interlock.errors",
     "InterlockError": "interlock.errors",
     "InvalidMessage": "interlock.errors",
+    "LeaseLost": "interlock.errors",
+    "LetterRefused": "interlock.errors",
+    "Mailbox": "interlock.loop.mailbox",
+    "MailboxFull": "interlock.errors",
     "Match": "interlock.log.stores.query",
-    "JSONLStore": "interlock.log.stores.jsonl",
+    "JSONLStore": "interlock.log.stores.jsonl.store",
     "MayNotApprove": "interlock.errors",
-    "MemoryStore": "interlock.log.stores.memory",
+    "MemoryStore": "interlock.log.stores.memory.store",
     "Message": "interlock.log.messages",
     "MessageTooLarge": "interlock.errors",
     "Model": "interlock.models.protocol",
     "ModelFailure": "interlock.errors",
+    "NotTaken": "interlock.errors",
     "PostToolContext": "interlock.loop.hooks",
-    "PostgresStore": "interlock.log.stores.postgres",
+    "Posted": "interlock.loop.mailbox",
+    "PostgresStore": "interlock.log.stores.postgres.store",
     "PreToolContext": "interlock.loop.hooks",
     "Preset": "interlock.policy.preset",
     "Principal": "interlock.policy.approval",
@@ -201,13 +217,14 @@ _HOME = {
     "Rewrite": "interlock.intercept.decisions",
     "RuleError": "interlock.policy.rules.rule",
     "RuleSet": "interlock.policy.rules.ruleset",
-    "SQLiteStore": "interlock.log.stores.sqlite",
+    "SQLiteStore": "interlock.log.stores.sqlite.store",
     "SandboxSettings": "interlock.process.sandbox",
     "Scope": "interlock.intercept.scope",
     "Session": "interlock.log.session",
     "SessionBusy": "interlock.errors",
     "SessionClosed": "interlock.errors",
     "SessionEnd": "interlock.loop.points",
+    "SessionErased": "interlock.errors",
     "SessionError": "interlock.errors",
     "SessionStart": "interlock.loop.points",
     "Settings": "interlock.intercept.decisions",
@@ -242,9 +259,12 @@ _HOME = {
     "Where": "interlock.log.stores.query",
     "WrongThread": "interlock.errors",
     "check": "interlock.log.laws",
+    "erase_sessions": "interlock.log.erasing",
     "fork_session": "interlock.log.forking",
     "load_rules": "interlock.policy.settings",
     "open_session": "interlock.log.session",
+    "open_store": "interlock.log.stores.address",
+    "prune_sessions": "interlock.log.retention",
     "register_fact": "interlock.log.facts",
     "tool": "interlock.tools.definition",
     "tool_error": "interlock.tools.call",

@@ -14,8 +14,7 @@ them, never on the text. Imports nothing of this package.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 
 
 class InterlockError(Exception):
@@ -27,6 +26,8 @@ class ConfigError(InterlockError, ValueError):
 
 
 def _hint(name: str, known: Sequence[str], kind: str) -> str:
+    from difflib import get_close_matches
+
     near = get_close_matches(name, known, n=1)
     if near:
         return f" Did you mean {near[0]!r}?"
@@ -112,6 +113,17 @@ class InboxFull(InboxError):
         )
 
 
+class MailboxFull(InboxError):
+    """Too many letters wait for whoever drives the session next. `limit` is the bound for one session."""
+
+    def __init__(self, session_id: str, limit: int) -> None:
+        self.session_id, self.limit = session_id, limit
+        super().__init__(
+            f"{limit} letters wait in the mailbox of session {session_id}, its bound. They are taken when the session is "
+            f"driven: open it, and send again."
+        )
+
+
 class MessageTooLarge(InboxError):
     """More text than one message may have. `size` and `limit` in bytes."""
 
@@ -138,6 +150,40 @@ class WrongThread(UsageError):
         super().__init__(
             f"{what} was called from a thread that does not run this agent's event loop. "
             f"Use agent.threadsafe, which has the same verbs."
+        )
+
+
+class LetterRefused(UsageError):
+    """Whoever drives the session took the letter, and it changed nothing.
+
+    `number` is the letter's, `code` names the error that the same verb raises in that process, `problem` is its text.
+    """
+
+    def __init__(self, session_id: str, number: int, code: str, problem: str) -> None:
+        self.session_id, self.number, self.code, self.problem = session_id, number, code, problem
+        super().__init__(f"Letter {number} to session {session_id} was refused: {problem}")
+
+
+class NotTaken(UsageError):
+    """The letter `number` is in the mailbox, and `holder`, who drives the session, has not taken it in time."""
+
+    def __init__(self, session_id: str, number: int, holder: str, seconds: float) -> None:
+        self.session_id, self.number, self.holder = session_id, number, holder
+        super().__init__(
+            f"Session {session_id} is driven by {holder}, which has not taken letter {number} within {seconds:g} s. "
+            f"It is not lost: it is taken before any letter that is sent later."
+        )
+
+
+class SharedSessions(UsageError):
+    """Others than `principal` took part in sessions that were to be erased: `sessions`, each with who that is."""
+
+    def __init__(self, principal: str, sessions: Mapping[str, Sequence[str]]) -> None:
+        self.principal, self.sessions = principal, dict(sessions)
+        named = "; ".join([f"{session_id}: {', '.join(who)}" for session_id, who in sessions.items()])
+        super().__init__(
+            f"Others took part in sessions of {principal} ({named}). Nothing was erased. "
+            f"To erase what they said as well, say so: shared=True, or --shared."
         )
 
 
@@ -247,6 +293,17 @@ class DuplicateSession(SessionError):
         )
 
 
+class SessionErased(SessionError):
+    """What the session `session_id` held was erased: at `time`, epoch ms, by whom, and the receipt that says what went."""
+
+    def __init__(self, session_id: str, *, by: str, receipt: str, time: int, when: str) -> None:
+        self.session_id, self.by, self.receipt, self.time = session_id, by, receipt, time
+        super().__init__(
+            f"Session {session_id} was erased at {when} by {by} (receipt {receipt}): what it held is gone. "
+            f"It can be looked at and exported, and nothing else. Begin a new session."
+        )
+
+
 class NewerFormat(SessionError):
     """What is stored was written by a later version: `found` is its format, `known` the last one read here."""
 
@@ -266,6 +323,25 @@ class StoreFailed(SessionError):
             f"The store cannot write: {problem}. What was acknowledged is safe; reopen when this is mended."
         )
 
+    def again(self) -> StoreFailed:
+        """The same, to be raised once more."""
+        return StoreFailed(self.problem)
+
+
+class LeaseLost(StoreFailed):
+    """`holder` has taken over the session `session_id`, which this process had not held on to: it writes no more."""
+
+    def __init__(self, session_id: str, holder: str) -> None:
+        super().__init__(f"{holder} has taken over session {session_id}")
+        self.session_id, self.holder = session_id, holder
+        self.args = (
+            f"Session {session_id} was taken over by {holder}: nothing more is written to it from here. "
+            f"What was acknowledged is safe; follow it, or open it again when it is released.",
+        )
+
+    def again(self) -> StoreFailed:
+        return LeaseLost(self.session_id, self.holder)
+
 
 class SessionBusy(SessionError):
     """The session `session_id` is driven by `holder` already."""
@@ -278,14 +354,21 @@ class SessionBusy(SessionError):
 
 
 class UnknownFact(SessionError):
-    """Line `seq` is of a `type` that nothing here knows, and may not be skipped."""
+    """Line `seq` is of a `type` that nothing here knows, and may not be skipped.
 
-    def __init__(self, type_: str, seq: int) -> None:
-        self.type, self.seq = type_, seq
-        super().__init__(
-            f"Event {seq} is of type {type_!r}, which nothing here knows and which may not be skipped. "
-            f"Install or import the plugin that registers it."
-        )
+    plugin: whose it is, by the name before the slash; None: a newer version's own.
+    """
+
+    def __init__(self, type_: str, seq: int, plugin: str | None = None) -> None:
+        self.type, self.seq, self.plugin = type_, seq, plugin
+        if plugin is None:
+            whose, todo = "which a newer version of interlock writes", "Install that version"
+        else:
+            whose, todo = (
+                f"which the plugin {plugin!r} writes",
+                f"Install {plugin!r}, and import it before reading",
+            )
+        super().__init__(f"Event {seq} is of type {type_!r}, {whose} and which may not be skipped. {todo}.")
 
 
 class UnreadableLog(SessionError):

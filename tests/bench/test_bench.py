@@ -42,6 +42,8 @@ TINY = Scale(
     agent_steps=2,
     agent_wait=0.001,
     chunks=50,
+    durable_steps=4,
+    old_events=2_500,
     sessions=101,
     bodies=(4, 9),
     requests=2,
@@ -102,6 +104,7 @@ def test_the_full_run_has_the_sizes_that_the_goals_speak_of() -> None:
     assert (FULL.steps, FULL.growth[0], FULL.growth[-1]) == (200, 100, 1_600)
     assert (FULL.calls, FULL.waits, FULL.wait, FULL.chunks) == (1_000, 100, 0.01, 20_000)
     assert (FULL.agents, FULL.agent_steps, FULL.agent_wait) == (1_000, 5, 0.005)
+    assert (FULL.durable_steps, FULL.old_events) == (500, 100_000)
     assert FULL.bodies == QUICK.bodies == (200, 1_600)
     assert QUICK.rounds < FULL.rounds
 

@@ -16,6 +16,7 @@ from interlock.cli.main import main
 from interlock.log.event import Event, decode_event
 from interlock.models.registry import register_provider
 from interlock.models.scripted import Reply, ScriptedModel
+from postgres_server import PostgresServer, postgres_server
 from servers import Server, aimock_server
 
 PROGRAM = str(Path(sys.executable).with_name("interlock"))
@@ -43,6 +44,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path / "person"))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     return tmp_path / "home"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    with postgres_server() as server:
+        yield server
 
 
 @pytest.fixture

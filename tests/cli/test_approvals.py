@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +136,13 @@ def test_an_answer_that_is_refused_changes_nothing(
     assert interlock("log", "last", "--json").out == before
 
 
+def test_no_id_at_all_means_no_question(interlock: Any, waiting: str) -> None:
+    """Such as a variable of a script that is not set: an answer to whatever is asked would be given."""
+    ended = interlock("approvals", "answer", "", "yes")
+    assert ended.code == 2 and "no such question" in ended.err
+    assert [line["id"] for line in pending(interlock)] == [waiting]
+
+
 def test_a_late_answer_is_told_who_was_first(interlock: Any, waiting: str) -> None:
     assert interlock("approvals", "answer", waiting, "yes").code == 0
     late = interlock("approvals", "answer", waiting, "no")
@@ -159,27 +166,53 @@ def test_a_part_of_an_id_that_means_two_is_refused(interlock: Any, script: Any, 
     assert (work / "b.txt").exists() and not (work / "c.txt").exists()
 
 
-def test_a_session_that_a_live_process_drives_is_answered_there(interlock: Any, waiting: str) -> None:
-    import sqlite3
+DRIVES = """
+import asyncio, sys
+from interlock import SQLiteStore
 
-    from interlock.log.stores.database import default_path
+async def main():
+    async with SQLiteStore() as store:
+        await store.open(sys.argv[1])
+        print("drives", flush=True)
+        sys.stdin.read()
 
-    with subprocess.Popen(["sleep", "600"]) as driver:
-        session = waiting.partition("/")[0]
-        with sqlite3.connect(default_path()) as file:
-            data = f'{{"life":1,"how":"new","host":"{os.uname().nodename}","pid":{driver.pid}}}'
-            file.execute(
-                "UPDATE event SET data = ? WHERE type = 'session/opened' AND session = "
-                "(SELECT key FROM session WHERE id = ?)",
-                (data.encode(), session),
-            )
-        file.close()
-        refused = interlock("approvals", "answer", waiting, "yes")
-        resumed = interlock("run", "--resume", session)
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+def test_a_session_that_a_live_process_drives_is_not_gone_on_with(interlock: Any, waiting: str) -> None:
+    session = waiting.partition("/")[0]
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVES, session], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "drives\n"
+        ended = interlock("run", "--resume", session)
         driver.kill()
-    for ended in (refused, resumed):
-        assert ended.code == 6 and f"is driven by process {driver.pid}" in ended.err
+    assert ended.code == 6 and f"is driven by process {driver.pid}" in ended.err
+    assert len(ended.err.splitlines()) == 1, "before anything else is done or said"
+    assert ended.out == ""
     assert interlock("approvals", "answer", waiting, "yes").code == 0, "it has gone meanwhile"
+
+
+@pytest.mark.slow
+def test_with_a_session_that_is_driven_nothing_seems_to_be_missing(
+    interlock: Any, script: Any, work: Path
+) -> None:
+    """What does not wait there for us is what its driver is doing."""
+    script(says("done"))
+    assert interlock("run", "Go", "--cwd", str(work)).code == 0
+    (session,) = [one["id"] for one in map(json.loads, interlock("sessions", "--json").out.splitlines())]
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVES, session], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "drives\n"
+        ended = interlock("run", "--resume", session)
+        driver.kill()
+    assert ended.code == 6 and f"is driven by process {driver.pid}" in ended.err
+    assert interlock("run", "--resume", session).code == 2
 
 
 # What is remembered

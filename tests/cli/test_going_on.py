@@ -10,7 +10,7 @@ import pytest
 
 from interlock import Agent, SQLiteStore, check
 from interlock.log.facts import SessionCreated
-from interlock.models.scripted import says
+from interlock.models.scripted import calls, says
 from interlock.testing import ScriptedModel
 
 
@@ -59,6 +59,19 @@ def test_continue_is_the_last_session_of_this_folder(
         "a",
         "and on",
     ]
+
+
+@pytest.mark.parametrize("options", [(), ("--trace",)])
+def test_what_an_earlier_life_has_said_is_not_shown_again(
+    interlock: Any, script: Any, work: Path, options: tuple[str, ...]
+) -> None:
+    """The log has it; reading all of it would make a long session slow to go on with."""
+    script(calls("read", path="a.txt"), says("a"), calls("glob", pattern="*"), says("b"))
+    first = interlock("run", "in work", "--cwd", str(work), *options)
+    again = interlock("run", "and on", "--cwd", str(work), "--continue", *options)
+    assert first.code == again.code == 0
+    assert "read" in first.err
+    assert "glob" in again.err and "read" not in again.err
 
 
 def test_continue_in_a_folder_without_a_session_says_what_to_do(

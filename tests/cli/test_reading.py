@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ import pytest
 
 from interlock import UsageError
 from interlock.cli.reading import find
+from interlock.log.checkpoint import Snapshot
 from interlock.log.event import Event
 from interlock.log.facts import SessionCreated, StepEnd, TurnStart
 from interlock.log.session import create_session
-from interlock.log.stores.memory import MemoryStore
+from interlock.log.state import State
+from interlock.log.stores.memory.store import MemoryStore
+from interlock.log.stores.sqlite.checkpoint import keep_checkpoint
 from interlock.models.scripted import calls, says
 
 
@@ -132,9 +136,44 @@ def test_check_says_where_a_law_is_broken(interlock: Any, ran: str, home: Path) 
 
 
 @pytest.mark.parametrize(
+    ("forged", "said"),
+    [
+        (False, None),
+        (True, "replaying the log says something else"),
+    ],
+)
+def test_check_compares_the_checkpoint_with_the_log(
+    interlock: Any, ran: str, home: Path, forged: bool, said: str | None
+) -> None:
+    """ER-07: it is never truth."""
+    events = interlock("log", ran, "--json").events
+    state = State()
+    for event in events:
+        state.apply(event)
+    if forged:
+        state.grants["Bash(rm:*)"] = 1  # what no line says
+    kept = Snapshot(ran, state, events[-1]).kept()
+    with closing(sqlite3.connect(home / "interlock.db")) as connection, connection:
+        connection.execute("CREATE TEMP TABLE held AS SELECT key AS session, fence FROM session")
+        keep_checkpoint(connection, 1, kept)
+    ended = interlock("check", ran)
+    if said is None:
+        assert (ended.code, ended.out) == (0, f"{ran}: {len(events)} events, every law holds\n")
+        return
+    assert ended.code == 1
+    assert ended.out == f"{ran}: its checkpoint at event {events[-1].seq} is wrong: {said}\n"
+    with closing(sqlite3.connect(home / "interlock.db")) as connection, connection:
+        connection.execute("UPDATE checkpoint SET data = CAST('{}' AS BLOB)")
+    assert "is wrong: it is damaged" in interlock("check", ran).out
+    with closing(sqlite3.connect(home / "interlock.db")) as connection, connection:
+        connection.execute("UPDATE checkpoint SET form = 'of another version'")
+    assert interlock("check", ran).code == 0  # nobody reads it here
+
+
+@pytest.mark.parametrize(
     ("stored_type", "data", "problem"),
     [
-        ("plugin/thing", b"{}", "is of type 'plugin/thing', which nothing here knows"),
+        ("plugin/thing", b"{}", "is of type 'plugin/thing', which the plugin 'plugin' writes"),
         ("step/end", b'{"turn":1}', "cannot be read"),
     ],
 )

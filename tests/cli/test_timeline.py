@@ -20,8 +20,10 @@ from interlock.log.facts import (
     CallError,
     CancelRequested,
     Change,
+    ContentErased,
     DecisionMade,
     Edit,
+    Erased,
     Fact,
     Failure,
     GrantRevoked,
@@ -33,6 +35,7 @@ from interlock.log.facts import (
     InboxDropped,
     InboxReturned,
     InboxSpliced,
+    MailTaken,
     ObserverFailed,
     Pending,
     PolicyChanged,
@@ -45,6 +48,7 @@ from interlock.log.facts import (
     SessionCreated,
     SessionOpened,
     SessionRepaired,
+    Stamp,
     StepEnd,
     StepStart,
     SubcallEnd,
@@ -98,6 +102,7 @@ ONE_LINE: list[tuple[Fact, list[str]]] = [
         ObserverFailed("session", "audit", "OSError: disk", 3),
         ["✗ observer  audit failed at session, line 3: OSError: disk"],
     ),
+    (Erased("user/message"), ["· user/message  (erased)"]),
     (Unknown("plugin/thing", {}), ["· plugin/thing  of a kind that is not known here"]),
     # The inbox
     (
@@ -108,7 +113,18 @@ ONE_LINE: list[tuple[Fact, list[str]]] = [
         InboxSpliced("next-turn", 0, removed=2, outcome="canceled"),
         ["» for the next turn  2 messages taken back"],
     ),
+    (
+        InboxSpliced(
+            "next-turn", 0, inserted=(Message.user("Go", id="m"),), by="ada\x1b[2J", letter=Stamp(3, 0)
+        ),
+        ["» for the next turn  person (ada\\x1b[2J, letter 3): Go"],
+    ),
     (InboxClaimed(1, 1, (), ("m",)), []),
+    (MailTaken(Stamp(4, 0), "cancel", "ada"), ["· letter 4  cancel of ada, there was nothing to do"]),
+    (
+        MailTaken(Stamp(5, 0), "unreadable", None, "Unreadable", "it is cut\nshort"),
+        ["✗ letter 5  unreadable, refused: it is cut short"],
+    ),
     (InboxReturned(1, ("a",), ("b",), "cancel"), ["» put back  2 messages (cancel)"]),
     (InboxDropped(1, ("a",), "rejected", "not now", "gate"), ["✗ dropped  1 message, rejected: not now"]),
     # The turn
@@ -119,6 +135,10 @@ ONE_LINE: list[tuple[Fact, list[str]]] = [
         ["■ turn 3 ends  error SERVER: down, 2 steps; 3 messages pending"],
     ),
     (CancelRequested(Cause("user"), grace_ms=2000), ["■ stop  by user, 2.0 s grace"]),
+    (
+        CancelRequested(Cause("user", "ada"), 1, letter=Stamp(6, 0)),
+        ["■ stop  by ada, letter 6"],
+    ),
     (CancelRequested(Cause("hook", "audit", "too far")), ["■ stop  by audit: too far"]),
     (StepStart(1, 2), ["─ step 1.2"]),
     (StepEnd(1, 2, "tools"), ["─ step 1.2 ends  tools"]),
@@ -171,6 +191,13 @@ def test_the_session_line_says_where_and_when() -> None:
     assert line.startswith("─ session  20261130-x, 1970-01-01 ") and line.endswith(
         " in /work (interlock 0.1.0)"
     )
+
+
+def test_an_erasure_says_when_and_by_whom() -> None:
+    (line,) = said(ContentErased("s", "er-1", "ops", "request\n12"))
+    assert line.startswith("─ erased  1970-01-01 ") and line.endswith(" by ops, receipt er-1: request 12")
+    (line,) = said(ContentErased("s", "er-1", "ops"))
+    assert line.endswith(" by ops, receipt er-1")
 
 
 def test_a_request_is_told_with_its_model() -> None:
@@ -421,7 +448,7 @@ def test_the_life_of_a_call(facts: list[Fact], expected: list[str]) -> None:
 def test_every_kind_of_fact_was_shown_here() -> None:
     tried = {type(fact) for fact, _ in ONE_LINE} | {type(fact) for facts, _ in CALLS for fact in facts}
     assert {cls for cls in known_facts().values() if cls.__module__ == "interlock.log.facts"} - tried == {
-        SessionCreated, RequestSent, RequestFailed,
+        SessionCreated, ContentErased, RequestSent, RequestFailed,
     }  # fmt: skip
 
 

@@ -1,8 +1,7 @@
 """Several processes want to drive one session at the same time: one writes at a time, and the others are told.
 
-Lives here: `fight`, and `Fought`, what came of it. Nothing keeps a process from opening a session that another one
-drives, unless the store locks it: then the one that was there first finds at its next line that it has lost, and
-writes nothing more.
+Lives here: `fight`, and `Fought`, what came of it. Whoever has opened the session keeps the others out until it is
+closed, and they are told by whom.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from interlock.log.session import create_session
 
 RIVALS = ("a", "b")
 #: What a loser may be told, and what has to be in it.
-_CLEAR = {"SessionBusy": "is driven by", "StoreFailed": "another process has written"}
+_CLEAR = {"SessionBusy": "is driven by process"}
 
 
 @dataclass

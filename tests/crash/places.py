@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from interlock import JSONLStore, PostgresStore, SQLiteStore
 from postgres_server import new_schema, postgres_server
@@ -14,17 +14,17 @@ AnyStore: TypeAlias = SQLiteStore | JSONLStore | PostgresStore
 KINDS = ("sqlite", "jsonl", "postgres")
 
 
-def store_at(address: str) -> AnyStore:
-    """The store at an address: its kind, a blank, and where it is."""
+def store_at(address: str, **options: Any) -> AnyStore:
+    """The store at an address: its kind, a blank, and where it is. options: as its class takes them."""
     kind, _, place = address.partition(" ")
     match kind:
         case "sqlite":
-            return SQLiteStore(place)
+            return SQLiteStore(place, **options)
         case "jsonl":
-            return JSONLStore(place)
+            return JSONLStore(place, **options)
         case "postgres":
             url, _, schema = place.partition(" ")
-            return PostgresStore(url, schema=schema)
+            return PostgresStore(url, schema=schema, **options)
         case _:
             raise ValueError(f"no store is of the kind {kind!r}: there are {', '.join(KINDS)}")
 

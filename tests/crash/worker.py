@@ -24,8 +24,11 @@ from random import Random
 from crash.places import store_at
 from crash.work import FINISHED, Continuing, asks, tools, twice
 from interlock import Agent, ApprovalRequest, Approved, Message, Text
+from interlock.log import session as sessions
 from interlock.log.event import Event, encode_event
 from interlock.log.facts import AssistantMessage
+
+sessions._LINES_BETWEEN = 40  # each life begins with a checkpoint of the one before
 
 
 def digest(event: Event) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
+import msgspec
 import pytest
 
 from interlock.log.facts import known_facts
@@ -32,12 +32,9 @@ def generate() -> ModuleType:
     return module
 
 
-def test_no_page_is_stale() -> None:
+def test_no_page_is_stale(generate: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     """What to do when it fails: `python docs/generate.py`, and read the difference."""
-    checked = subprocess.run(
-        [sys.executable, str(DOCS / "generate.py"), "--check"], capture_output=True, text=True, check=False
-    )
-    assert (checked.stdout, checked.stderr, checked.returncode) == ("", "", 0)
+    assert (generate.main(["--check"]), capsys.readouterr().out) == (0, "")
 
 
 def test_a_table_that_was_changed_by_hand_is_stale(generate: ModuleType) -> None:
@@ -63,6 +60,27 @@ def test_every_fact_and_every_point_has_a_row(generate: ModuleType) -> None:
         f"| `{cls.type}`" for cls in known_facts().values() if cls.__module__ == "interlock.log.facts"
     ]
     assert len(generate.points().splitlines()) == 2 + len(POINTS)
+
+
+def test_every_field_of_a_fact_and_of_what_is_inside_has_a_row(generate: ModuleType) -> None:
+    """And it says what the JSON may be, in words."""
+    _, rows = generate.fields()
+    named, event = [], ""
+    for cell, field, value, _, _ in rows:
+        event = cell or event
+        assert value
+        named.append((event, field))
+    assert named == [
+        (f"`{cls.type}`", f"`{field.encode_name}`")
+        for cls in known_facts().values()
+        if cls.__module__ == "interlock.log.facts"
+        for field in msgspec.structs.fields(cls)
+    ]
+    within = {cell for cell, *_ in generate.values()[1]}
+    used = {word for _, _, value, _, _ in rows for word in re.findall(r"\b[A-Z][a-z]\w+", value)}
+    assert used and used <= within
+    stamp = ["Stamp", "`number`", "integer", "", "from 1; later letters have higher ones"]
+    assert stamp in generate.values()[1]
 
 
 def test_a_call_makes_a_fact_and_any_other_mention_reads_it(generate: ModuleType, tmp_path: Path) -> None:

@@ -475,7 +475,7 @@ ILLEGAL: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (Rewrite, ({1: "a"},), {}, "Rewrite: the key 1 is int, not str"),
     (Rewrite, ({},), {"advise": "allow"}, "Rewrite: advice is Allow, Ask or Deny, not str"),
     (Advise, ("deny",), {}, "Advise: advice is Allow, Ask or Deny, not str"),
-    (Advise, (Deny,), {}, "Advise: advice is Allow, Ask or Deny, not type"),
+    (Advise, (Deny,), {}, "Advise: advice is Allow, Ask or Deny, not the class Deny"),
     (Advise, (Reject("no"),), {}, "Advise: advice is Allow, Ask or Deny, not Reject"),
     (Refuse, ("no",), {}, "Refuse: error is a ToolError, not str"),
     (Refuse, (ValueError("no"),), {}, "Refuse: error is a ToolError, not ValueError"),

@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 import pytest
 
-from interlock.log.stores.jsonl import JSONLStore
-from interlock.log.stores.memory import MemoryStore
-from interlock.log.stores.postgres import PostgresStore
-from interlock.log.stores.sqlite import SQLiteStore
+from interlock.log.stores.jsonl.store import JSONLStore
+from interlock.log.stores.memory.store import MemoryStore
+from interlock.log.stores.postgres.store import PostgresStore
+from interlock.log.stores.sqlite.store import SQLiteStore
 from postgres_server import PostgresServer, new_schema, postgres_server
 
 AnyStore: TypeAlias = MemoryStore | SQLiteStore | JSONLStore | PostgresStore

@@ -16,6 +16,7 @@ from interlock import (
     Ask,
     Budget,
     Continue,
+    Mailbox,
     MemoryStore,
     Proposal,
     Reject,
@@ -577,6 +578,7 @@ async def rich_log() -> list[Event]:
         await agent.run("to be stopped by a hook")
         await agent.run("to be concluded")
         await agent.run("too much", budget=Budget(tool_calls=3))
+        await (await Mailbox(agent.session.id, store=agent._store).cancel()).taken()
         agent.followup("to be left")
         agent.followup("still queued")
         while not isinstance(agent.session.events[-1].fact, AssistantChunk):
@@ -602,6 +604,7 @@ async def test_the_log_is_rich() -> None:
         "tool/abandoned",
         "tool/late",
         "session/repaired",
+        "session/erased",
         "budget/warned",
         "history/replaced",
         "hook/invoked",

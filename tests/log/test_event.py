@@ -71,7 +71,27 @@ def test_an_unknown_type_is_refused_by_name() -> None:
     """Law 10, D-24."""
     with pytest.raises(UnknownFact) as caught:
         decode_event(_line(type="plugin/unheard-of"))
-    assert (caught.value.type, caught.value.seq) == ("plugin/unheard-of", 4)
+    assert (caught.value.type, caught.value.seq, caught.value.plugin) == ("plugin/unheard-of", 4, "plugin")
+    assert str(caught.value) == (
+        "Event 4 is of type 'plugin/unheard-of', which the plugin 'plugin' writes and which may not be skipped. "
+        "Install 'plugin', and import it before reading."
+    )
+
+
+@pytest.mark.parametrize(
+    "own", [cls.type for cls in known_facts().values() if cls.__module__ == "interlock.log.facts"]
+)
+def test_an_unknown_type_of_ours_is_that_of_a_newer_version(own: str) -> None:
+    """Nobody else can have a name of ours, also for a fact that is yet to come."""
+    later = f"{own.partition('/')[0]}/of-tomorrow"
+    with pytest.raises(UnknownFact, match="a newer version of interlock writes") as caught:
+        decode_event(_line(type=later))
+    assert caught.value.plugin is None
+    with pytest.raises(ValueError, match="names facts of interlock"):
+
+        @register_fact
+        class Impostor(Fact, frozen=True):
+            type = later
 
 
 def test_an_unknown_type_that_may_be_skipped_is_kept_as_it_is() -> None:
@@ -114,11 +134,14 @@ def test_two_facts_cannot_have_one_name() -> None:
         class Impostor(Fact, frozen=True):
             type = "step/start"
 
-    with pytest.raises(ValueError, match="Nameless"):
+    for name in ("", "noted", "/noted", "myplugin/"):
+        with pytest.raises(
+            ValueError, match="Nameless needs a class attribute `type` of the form PLUGIN/NAME"
+        ):
 
-        @register_fact
-        class Nameless(Fact, frozen=True):
-            pass
+            @register_fact
+            class Nameless(Fact, frozen=True):
+                type = name
 
     assert known_facts()["step/start"] is StepStart
 

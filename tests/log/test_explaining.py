@@ -470,7 +470,7 @@ async def test_what_a_crash_cut_is_said_to_be_cut(crashed: Callable[[Any], Any])
 def crashed() -> Callable[[Any], Any]:
     """Opens a log that ends with these facts, as a new life does: what was open is repaired."""
     from interlock.log.session import open_session
-    from interlock.log.stores.memory import MemoryStore
+    from interlock.log.stores.memory.store import MemoryStore
 
     async def opened(facts: Any) -> Any:
         store = MemoryStore()

@@ -36,8 +36,8 @@ from interlock.log.artifacts import LIMIT
 from interlock.log.event import Event, encode_event
 from interlock.log.facts import AssistantChunk, RequestHeader, ToolResulted, TurnStart
 from interlock.log.messages import Text
-from interlock.log.stores.jsonl import JSONLStore
-from interlock.log.stores.jsonl_file import MARK
+from interlock.log.stores.jsonl.file import MARK
+from interlock.log.stores.jsonl.store import JSONLStore
 
 from .fact_strategies import logs
 from .store_lines import disk_of, lines, steps
@@ -193,7 +193,7 @@ PRELUDE = """
     from interlock.errors import *
     from interlock.log.event import Event
     from interlock.log.facts import *
-    from interlock.log.stores.jsonl import JSONLStore
+    from interlock.log.stores.jsonl.store import JSONLStore
 
     def step(seq):
         return Event(seq, 1_700_000_000_000 + seq, 1, StepStart(1, seq))
@@ -589,7 +589,7 @@ async def test_a_session_that_another_process_writes_can_only_be_read(folder: Pa
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         async with JSONLStore(folder) as store:
-            with pytest.raises(SessionBusy, match="another process"):
+            with pytest.raises(SessionBusy, match=f"driven by process {process.pid} on "):
                 await store.open("s")
             assert list((await store.open("s", readonly=True)).read()) == steps(2)
             process.communicate(timeout=60)
@@ -600,10 +600,10 @@ async def test_two_stores_of_one_process_do_not_write_to_one_session(folder: Pat
     async with JSONLStore(folder) as one, JSONLStore(folder) as other:
         journal = await one.create("s")
         journal.write(steps(1))
-        with pytest.raises(SessionBusy):
+        with pytest.raises(SessionBusy, match="driven by this process"):
             await other.open("s")
         await journal.close()
-        # The file is let go in the writer's thread, before anything that is asked later.
+        await (await other.open("s")).close()
         opened = await asyncio.gather(one.open("s"), one.open("s"), return_exceptions=True)
         assert [str(one) for one in opened if isinstance(one, SessionBusy)] == [
             "Session s is driven by this process. Follow it, or wait until it is released."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from interlock.errors import IllegalFact
@@ -15,7 +16,10 @@ from interlock.log.facts import (
     AssistantChunk,
     AssistantMessage,
     BudgetWarned,
+    CancelRequested,
+    ContentErased,
     DecisionMade,
+    Erased,
     Fact,
     Failure,
     HistoryReplaced,
@@ -24,6 +28,7 @@ from interlock.log.facts import (
     InboxDropped,
     InboxReturned,
     InboxSpliced,
+    MailTaken,
     ObserverFailed,
     ParentSession,
     PolicyChanged,
@@ -35,6 +40,7 @@ from interlock.log.facts import (
     SessionCreated,
     SessionOpened,
     Span,
+    Stamp,
     StepEnd,
     StepStart,
     SubcallEnd,
@@ -51,10 +57,10 @@ from interlock.log.facts import (
 )
 from interlock.log.laws import Breach, check, forbidden
 from interlock.log.messages import Message
-from interlock.log.reasons import Completed
+from interlock.log.reasons import Cause, Completed
 from interlock.log.session import Session
 from interlock.log.state import State
-from interlock.log.stores.memory import MemoryStore
+from interlock.log.stores.memory.store import MemoryStore
 
 from .lawful_logs import (
     ANSWERED,
@@ -95,6 +101,11 @@ INHERITED: tuple[Fact, ...] = (
 )
 OPENED_AS_FORK = SessionOpened(2, "fork")
 
+LETTER = Stamp(3, 0)
+STOPS = CancelRequested(Cause("user"), letter=LETTER)
+MAILED: tuple[Fact, ...] = (*BEGUN, msgspec.structs.replace(put("m"), letter=LETTER))
+ASKED = (*CALLED, ask(9))
+
 BROKEN: list[tuple[str, str, tuple[Fact, ...], Fact]] = [
     ("a second creation", "created", BEGUN, SessionCreated(FORMAT, "s")),
     ("a beginning without creation", "created", (), SessionOpened(1, "new")),
@@ -103,6 +114,24 @@ BROKEN: list[tuple[str, str, tuple[Fact, ...], Fact]] = [
     ("a fork of nothing", "fork", BEGUN, SessionOpened(2, "fork")),
     ("a fork that is opened twice", "fork", (*INHERITED, OPENED_AS_FORK), SessionOpened(3, "fork")),
     ("a fork within a turn", "fork", (INHERITED[0], INHERITED[1], TurnStart(1)), OPENED_AS_FORK),
+    ("a tombstone", "erased", TURN, Erased("turn/end")),
+    ("an erasure of what is there", "erased", TURN, ContentErased("s", "er-1", "ops")),
+    # Letters
+    ("a letter that was taken", "mail", MAILED, MailTaken(LETTER, "cancel")),
+    (
+        "a letter before the last one",
+        "mail",
+        (*BEGUN, MailTaken(LETTER, "send")),
+        MailTaken(Stamp(2, 9), "send"),
+    ),
+    ("a letter that stops twice", "mail", (*BEGUN, STOPS), STOPS),
+    ("a letter that sends again", "mail", MAILED, msgspec.structs.replace(put("n"), letter=LETTER)),
+    (
+        "a letter that answers again",
+        "mail",
+        (*ASKED, STOPS),
+        msgspec.structs.replace(answer("rejected"), letter=LETTER),
+    ),
     # Inbox
     ("a splice of nothing", "splice", BEGUN, InboxSpliced("next-turn", 0)),
     ("a splice behind the end", "splice", QUEUED, put("x", at=3)),

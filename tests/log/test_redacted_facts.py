@@ -16,7 +16,7 @@ from interlock.log.facts import Fact, InboxSpliced, SessionCreated, ToolCalled, 
 from interlock.log.messages import Text
 from interlock.log.redaction.strings import with_strings
 from interlock.log.session import create_session, open_session
-from interlock.log.stores.memory import MemoryStore
+from interlock.log.stores.memory.store import MemoryStore
 
 from .fact_strategies import structs
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from interlock import Agent, MemoryStore, Message, SQLiteStore, UsageError, tool
 from interlock.log.artifacts import LIMIT
 from interlock.log.event import Event
@@ -31,7 +32,7 @@ from interlock.log.facts import (
 from interlock.log.messages import PERSON, Reasoning, Text
 from interlock.log.reasons import Completed, Interrupted
 from interlock.log.stores.query import Match, Query, Where
-from interlock.log.stores.sqlite_index import drop_index
+from interlock.log.stores.sqlite.index import drop_index
 from interlock.log.stores.store import Store
 from interlock.testing import ScriptedModel, calls, says
 
@@ -238,7 +239,7 @@ texts = st.lists(st.tuples(words, between), max_size=6).map(
 queries = st.lists(words | st.text(max_size=3), min_size=1, max_size=3).map(" ".join) | texts
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(texts, min_size=1, max_size=8), st.lists(queries, min_size=1, max_size=12))
 def test_the_index_finds_what_reading_everything_finds(said: list[str], asked: list[str]) -> None:
     """And that is each line that has the query, and no other."""

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from interlock.errors import (
     DuplicateSession,
     ReadOnlySession,
@@ -197,6 +198,22 @@ async def test_one_journal_writes_and_any_number_read(store: Store) -> None:
         await writer.close()
         again = await store.open("s")
         assert await again.refresh() == len(log) - 1
+
+
+async def test_each_opening_that_writes_has_the_next_number_where_the_store_counts(store: Store) -> None:
+    async with store:
+        fences = []
+        for n in range(4):
+            journal = await store.open("s") if n else await store.create("s")
+            reader = await store.open("s", readonly=True)
+            assert reader.fence is None
+            fences.append(journal.fence)
+            assert await store.holder("s") == "this process"
+            await journal.close()
+            assert await store.holder("s") is None
+        with pytest.raises(UnknownSession):
+            await store.holder("t")
+        assert fences in ([1, 2, 3, 4], [None] * 4)
 
 
 async def test_a_closed_journal_is_read_but_not_written(store: Store) -> None:
@@ -423,7 +440,7 @@ def writings(draw: st.DrawFn) -> list[tuple[list[Event], str]]:
     return [(log[a:b], draw(then)) for a, b in pairwise(cuts)]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(batches=writings())
 def test_a_journal_is_a_list_of_events(
     make_store: Callable[[Path], AnyStore], batches: list[tuple[list[Event], str]]

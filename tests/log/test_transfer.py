@@ -16,8 +16,8 @@ from interlock.log.event import Event, decode_event
 from interlock.log.facts import AssistantChunk
 from interlock.log.laws import check
 from interlock.log.session import open_session
-from interlock.log.stores.jsonl import JSONLStore
-from interlock.log.stores.memory import MemoryStore
+from interlock.log.stores.jsonl.store import JSONLStore
+from interlock.log.stores.memory.store import MemoryStore
 from interlock.log.transfer import exported, import_export, is_export
 from interlock.testing import ScriptedModel, calls, says
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from interlock import Agent, Budget, MemoryStore, RetryPolicy, check
 from interlock.log.event import Event
 from interlock.log.facts import SessionCreated, SessionOpened, TurnEnd
@@ -120,7 +121,7 @@ any_program = given(st.tuples(programs, scripts, listeners, people))
 common = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@settings(common, max_examples=60)
+@settings(common, max_examples=examples(60))
 @any_program
 def test_a_fork_at_every_closed_turn_is_what_the_session_was_and_goes_on(drawn: Any) -> None:
     run_virtual(forked_everywhere(*drawn))

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from fates import fates
 from interlock import (
     Accept,
@@ -410,7 +411,7 @@ async def assert_goes_on(store: MemoryStore, session_id: str) -> None:
         assert_all_is_well(agent, model)
 
 
-common = settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+common = settings(deadline=None, max_examples=examples(120), suppress_health_check=[HealthCheck.too_slow])
 
 
 @common

@@ -80,6 +80,7 @@ async def at_every_line(batch: list[Wanted], who: tuple[list[str], list[int]], r
         assert all(results[seq].error is None for seq in expected)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 @given(st.tuples(batches, people, st.sampled_from(["read", "idempotent"])))
 def test_what_only_reads_runs_again_and_nothing_else_does(drawn: Any) -> None:

@@ -4,7 +4,8 @@ A Hypothesis state machine on the virtual clock. One event loop lives as long as
 the rule does has been done, and between rules everything stands still, so that the laws can be looked at. Steps that do
 not matter for a failure are left out one by one when it is shrunk, and what is left is printed as a program.
 
-A crash cuts the log anywhere after what a barrier has acknowledged, inside of what was appended as one, too.
+A crash cuts the log anywhere after what a barrier has acknowledged, inside of what was appended as one, too. Letters come
+at any time, also while nobody drives: each is taken exactly once, in order.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ from interlock import (
     Claims,
     Effect,
     InputDropped,
+    Mailbox,
+    Message,
     Rejected,
     RetryPolicy,
     SessionClosed,
@@ -44,6 +47,7 @@ from interlock import (
     ToolContext,
     ToolError,
     fork_session,
+    open_session,
     tool,
 )
 from interlock.errors import TurnWaits
@@ -120,6 +124,7 @@ scripts = st.tuples(batches, st.lists(st.one_of(batches, batches, answers), max_
     lambda drawn: [drawn[0], *drawn[1]]
 )
 silent: tuple[list[str], ...] = ([], [], [], [])
+letters = st.sampled_from(["followup", "steer", "inject", "stop", "stop and keep", "yes", "no"])
 presets = st.sampled_from(["plan", "ask", "accept-edits", "full"])
 
 
@@ -134,6 +139,8 @@ class Lives(RuleBasedStateMachine):
         self._well = False  # the last look at the laws found no breach
         self._drivers: list[Driver] = []
         self._forked = 0  # seqs below were inherited: what was pending among them is not this session's
+        self._posted = 0  # letters to this session that were acknowledged
+        self._away: Sequence[str] = ()  # letters that are sent before the next life
 
     def run(self, doing: Coroutine[Any, Any, T]) -> T:
         self._well = False
@@ -162,6 +169,8 @@ class Lives(RuleBasedStateMachine):
         store.on_barrier = self._barrier
         self._earlier: set[int] = set()
         if session is not None:
+            for what in self._away:
+                await self._post(session, what)
             journal = await store.open(session, readonly=True)
             self._earlier = started(list(journal.read()))
         self.agent = Agent(
@@ -231,6 +240,29 @@ class Lives(RuleBasedStateMachine):
             question.set_result(Approved() if yes else Rejected("no"))
         self.go_on(1)
 
+    @rule(what=letters)
+    def post(self, what: str) -> None:
+        self.run(self._post(self.agent.session.id, what))
+        self.go_on(1)
+
+    async def _post(self, session_id: str, what: str) -> None:
+        """Send a letter, which is not lost from here on. Its sender looks at the log, and may be late."""
+        mail = Mailbox(session_id, store=self._store)
+        message = Message.user(what, id=f"l{session_id}.{self._posted + 1}")
+        session = await open_session(session_id, store=self._store, readonly=True)
+        state = session.state
+        match what:
+            case "followup" | "steer" | "inject":
+                posted = await getattr(mail, what)(message)
+            case "stop" | "stop and keep":
+                number = state.turn.number if state.turn is not None else None
+                posted = await mail.cancel(turn=number, keep_inbox=what != "stop")
+            case _:
+                approval_id = next(iter(state.approvals), "a0")
+                posted = await mail.answer(approval_id, Approved() if what == "yes" else Rejected("no"))
+        self._posted += 1
+        assert posted.number == self._posted
+
     @rule(preset=presets)
     def set_preset(self, preset: str) -> None:
         async def set_it() -> None:
@@ -243,9 +275,11 @@ class Lives(RuleBasedStateMachine):
         n=st.one_of(st.integers(0, 9), st.just(1000)),
         script=scripts,
         prompt=st.sampled_from([True, True, False]),
+        away=st.one_of(st.just([]), st.lists(letters, max_size=3)),
     )
-    def next_life(self, how: str, n: int, script: list[Any], prompt: bool) -> None:
+    def next_life(self, how: str, n: int, script: list[Any], prompt: bool, away: list[str]) -> None:
         """A crash that loses up to `n` lines, a clean end, or a fork at some closed turn, with which it goes on."""
+        self._away = away
         if how == "crash":
             self.run(self._crash(n, script))
         elif how == "fork" and self.agent.session.facts(TurnEnd):
@@ -260,11 +294,14 @@ class Lives(RuleBasedStateMachine):
         events = list(session.events)
         events = events[: max(self._on_disk, len(events) - lost, 1)]
         assert self._bodies.effects <= started(events), "a body ran whose start was not on disk"
+        mailbox = self._store._sessions[session.id].letters
         await self.agent.aclose()  # what it writes now has never been
         store = BrittleStore()
         journal = await store.create(session.id)
         journal.write(events)
         await journal.close()
+        store._sessions[session.id].letters = mailbox
+        store._sessions[session.id].posted = self._posted
         await self._open(store, session.id, script)
 
     async def _reload(self, script: Sequence[Any]) -> None:
@@ -280,7 +317,7 @@ class Lives(RuleBasedStateMachine):
         assert_laws(fork)
         await fork.close()
         await self.agent.aclose()
-        self._forked = end.seq
+        self._forked, self._posted = end.seq, 0
         await self._open(self._store, fork.id, script)
 
     # What holds
@@ -300,6 +337,7 @@ class Lives(RuleBasedStateMachine):
         if self._forked:
             wrong = {one: ends for one, ends in wrong.items() if ends}  # what was pending has gone there
         assert wrong == {}, "every message has one fate"
+        self._look_at_letters(events)
         ran = self._bodies.ran
         assert max(ran.values(), default=0) <= 1, "a body ran twice"
         assert not ran.keys() & self._earlier, "a body that an earlier life had started ran again"
@@ -307,6 +345,14 @@ class Lives(RuleBasedStateMachine):
         assert max(starts(events).values(), default=0) <= 1
         for request in self._model.requests:
             assert_paired(request.messages)
+
+    def _look_at_letters(self, events: Sequence[Event]) -> None:
+        """Each is in the mailbox or in the log, where they are in order, once each."""
+        taken = [e.fact.letter.number for e in events if e.seq > self._forked and stamped(e)]  # type: ignore[attr-defined]
+        waiting = [letter.number for letter in self._store._sessions[self.agent.session.id].letters]
+        assert taken == sorted(set(taken)), "letters were taken out of order, or twice"
+        assert {*taken, *waiting} == {*range(1, self._posted + 1)}, "a letter is lost"
+        assert taken == list(range(1, len(taken) + 1))
 
     def teardown(self) -> None:
         try:
@@ -319,6 +365,7 @@ class Lives(RuleBasedStateMachine):
     async def _end(self) -> None:
         await settle(self.agent)
         self._look()
+        assert self.agent.session.state.mail == self._posted, "a letter was not taken"
         if not self._forked:
             assert_all_is_well(self.agent, self._model)
         await self.agent.aclose()
@@ -331,6 +378,10 @@ class Lives(RuleBasedStateMachine):
         if not self._forked:
             await assert_goes_on(self._store, self.agent.session.id)
         await asyncio.sleep(STUBBORN)  # for bodies that were given up on
+
+
+def stamped(event: Event) -> bool:
+    return getattr(event.fact, "letter", None) is not None
 
 
 def started(events: Sequence[Event]) -> set[int]:

@@ -114,6 +114,7 @@ def test_where_a_line_cannot_be_known_none_is_said(tmp_path: Path) -> None:
     assert [(grant.rule, grant.line) for grant in kept.load()] == [("x", None)]
 
 
+@pytest.mark.slow
 def test_two_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     path, each = tmp_path / "state" / "grants.toml", 10
     program = textwrap.dedent(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from interlock import Advise, Agent, Allow, Approved, Ask, Deny, Rewrite, ToolContext, tool
 from interlock.policy.policy import rules_given
 from interlock.policy.preset import PRESETS
@@ -179,7 +180,7 @@ lists = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(
     st.lists(st.sampled_from(COMMANDS), min_size=1, max_size=3),
     lists,

@@ -55,6 +55,7 @@ except ChildProcessError:
 """
 
 
+@pytest.mark.slow
 @linux_only
 def test_orphans_are_collected_where_this_process_inherits_them() -> None:
     """As it does where it is PID 1 of a container."""

@@ -244,6 +244,7 @@ def test_a_path_that_is_not_there_is_told(use: Use, root: Path) -> None:
         use(grep, pattern="a", path="gone")
 
 
+@pytest.mark.slow
 async def test_a_pattern_that_explodes_is_given_up_and_stops_nobody_meanwhile(
     root: Path, start: Callable[..., Any]
 ) -> None:

@@ -322,6 +322,7 @@ async def test_a_body_without_end_of_recursion_has_failed() -> None:
     assert (await told(calling(body))).startswith("Error [tool_failed]: maximum recursion depth exceeded")
 
 
+@pytest.mark.slow
 def test_a_ctrl_c_during_an_async_body_ends_the_program() -> None:
     """It is the person's, not the tool's."""
     program = """

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from interlock import (
     Advise,
     Agent,
@@ -717,7 +718,7 @@ KINDS = (
     st.none() | st.sampled_from([0, 1, 2]),
     st.booleans(),
 )
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 def test_any_mixture_of_outcomes_gives_every_call_one_result_in_order(
     kinds: list[str], pool: int, stop_at: float | None, parallel: bool
 ) -> None:

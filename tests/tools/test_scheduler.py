@@ -45,6 +45,7 @@ class Plan:
     answered: Admission = READY
     denied: bool = False  # by the last look before the body
     body: float | None = None
+    at_once: bool = False  # its body cannot suspend
     commit: float | None = None
     stops: str | None = None  # the method that stops the batch
     raises: str | None = None  # the method that fails
@@ -148,10 +149,18 @@ class FakeJob:
         return self.plan.answered
 
     def start(self) -> bool:
-        self.started_as = self.looks[-1][1]
+        # One that is exclusive is not looked at again: nothing is stricter.
+        self.started_as = self.looks[-1][1] if self.looks else self.plan.mode
         self.world.saw("deny" if self.plan.denied else "start", self.index)
         self._does("start")
         return not self.plan.denied
+
+    def run_at_once(self) -> bool:
+        if not self.plan.at_once:
+            return False
+        self._does("run")
+        self.world.saw("end", self.index)
+        return True
 
     async def run(self) -> None:
         try:
@@ -165,6 +174,14 @@ class FakeJob:
     def settle(self) -> None:
         self.world.saw("settle", self.index)
         self._does("settle")
+
+    def commit_at_once(self) -> bool:
+        if self.plan.commit is not None:
+            return False
+        self.world.saw("commit", self.index)
+        self._does("commit")
+        self.world.saw("done", self.index)
+        return True
 
     async def commit(self) -> None:
         self.world.saw("commit", self.index)
@@ -685,6 +702,7 @@ def batches(*, raises: st.SearchStrategy[str | None]) -> st.SearchStrategy[list[
         answered=st.sampled_from([READY, READY, SETTLED, REFUSED]),
         denied=st.sampled_from([False, False, False, True]),
         body=times,
+        at_once=st.sampled_from([False, False, True]),
         commit=times,
         stops=st.sampled_from([None, None, None]) | methods,
         raises=raises,

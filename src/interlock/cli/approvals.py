@@ -12,7 +12,6 @@ ever become more:
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -83,7 +82,7 @@ def answer(
         ),
     ] = None,
 ) -> None:
-    """Answer a question of a session that nobody drives; `interlock run --resume SESSION` then goes on."""
+    """Answer a question. Whoever drives the session goes on; if nobody does, `interlock run --resume SESSION` will."""
     import asyncio
 
     asyncio.run(_answer(approval, answer, message, arguments, digest))
@@ -256,7 +255,7 @@ async def _find(store: Store, typed: str) -> OpenApproval:
     pending = await open_approvals(store)
     exact = [one for one in pending if one.id == typed or one.asked.approval_id == typed]
     found = exact or [one for one in pending if one.id.endswith(typed) or one.id.startswith(typed)]
-    if not found:
+    if not found or not typed:  # every id begins with nothing
         raise UnknownApproval(typed, [one.id for one in pending])
     if len(found) > 1:
         some = ", ".join([one.id for one in found[:3]]) + (", …" if len(found) > 3 else "")
@@ -272,6 +271,7 @@ async def _answer(
 ) -> None:
     from interlock.cli.reading import stored
     from interlock.errors import UnknownApproval, UsageError
+    from interlock.loop.mailbox import Mailbox
     from interlock.loop.pending import answer_pending
 
     if message is not None and answer != "no":
@@ -287,18 +287,18 @@ async def _answer(
             if approval_id:  # it may have been decided: then it is said by whom
                 await answer_pending(session_id, approval_id, _said("no", None), store=store)
             raise
-        if one.nested:
+        if one.nested and await Mailbox(one.session, store=store).driver() is None:
             raise UsageError(
-                f"{one.id} is asked within another call: it ends with the process that runs that one."
+                f"{one.id} is asked within another call: it has ended with the process that ran that one."
             )
         answered = _said(answer, message)
         if answer in ("session", "always"):
-            await _answer_and_remember(store, one, answer, digest)
+            driver = await _answer_and_remember(store, one, answer, digest)
         else:
-            from dataclasses import replace
+            from msgspec.structs import replace
 
             answered = replace(answered, edited=edited)
-            await answer_pending(
+            driver = await answer_pending(
                 one.session, one.asked.approval_id, answered, store=store, digest=digest, redactor=_redactor()
             )
         left = [other for other, _ in await store.approvals() if other == one.session]
@@ -307,8 +307,10 @@ async def _answer(
         print(
             f"{len(left)} more of this session {'waits' if len(left) == 1 else 'wait'}: interlock approvals list"
         )
-    else:
+    elif driver is None:
         print(f"Go on: interlock run --resume {one.session}")
+    else:
+        print(f"{driver} goes on.")
 
 
 def _edited(text: str) -> Any:
@@ -326,26 +328,23 @@ def _edited(text: str) -> Any:
 
 def _said(answer: str, message: str | None) -> Any:
     """The answer of whoever runs this command."""
-    import getpass
-    import os
-
+    from interlock.cli.person import name
     from interlock.tools.approval import Answered, How
 
-    try:
-        who = getpass.getuser()
-    except (KeyError, OSError):
-        who = f"user {os.getuid()}"
+    who = name()
     how: How = "tty" if sys.stdin.isatty() else "api"
     return Answered("rejected" if answer == "no" else "allowed-once", message, who, how, "command line")
 
 
-async def _answer_and_remember(store: Store, one: OpenApproval, scope: str, digest: str | None) -> None:
-    """
+async def _answer_and_remember(store: Store, one: OpenApproval, scope: str, digest: str | None) -> str | None:
+    """Who drives the session, None: nobody.
+
     Raises:
         ApprovalError: it was not offered. ConfigError, OSError: the rule cannot be kept; nothing was answered.
     """
-    from dataclasses import replace
     from typing import cast
+
+    from msgspec.structs import replace
 
     from interlock.errors import ApprovalError
     from interlock.loop.pending import answer_pending
@@ -377,7 +376,7 @@ async def _answer_and_remember(store: Store, one: OpenApproval, scope: str, dige
         else:
             grants.add(grant)
     try:
-        await answer_pending(
+        return await answer_pending(
             one.session, one.asked.approval_id, answered, store=store, digest=digest, redactor=_redactor()
         )
     except BaseException:
@@ -421,13 +420,11 @@ async def _revoke_in_session(typed: str, session: str) -> None:
     from interlock.errors import UsageError
     from interlock.log.facts import GrantRevoked
     from interlock.log.session import open_session
-    from interlock.loop.pending import refuse_if_driven
 
     async with stored() as store:
         session_id = await find(store, session)
         looking = await open_session(session_id, store=store, readonly=True)
         try:
-            refuse_if_driven(looking)
             rules = list(looking.state.grants)
         finally:
             await looking.close()
@@ -446,9 +443,9 @@ async def _revoke_in_session(typed: str, session: str) -> None:
 
 def _redactor() -> Redactor:
     """What is said with an answer goes into the log, and to the model."""
-    from interlock.log.redaction.redactor import Redactor
+    from interlock.cli.place import redactor
 
-    return Redactor.of_environment(os.environ)
+    return redactor()
 
 
 def _plain(text: str) -> str:

@@ -13,7 +13,10 @@ def check(
         typer.Argument(metavar="SESSION...", help="Ids, the beginning or the end of them, or `last`."),
     ],
 ) -> None:
-    """Check every law on the logs of sessions. Exit code 1: one is broken, and the first place is named."""
+    """Check every law on the logs of sessions, and what is kept of where they stand against replaying them.
+
+    Exit code 1: a law is broken, and the first place is named; or what is kept says something else than the log.
+    """
     import asyncio
 
     from interlock.cli import exit_codes
@@ -25,14 +28,17 @@ def check(
 async def _check(sessions: list[str]) -> bool:
     """Report on each; whether all of them are lawful."""
     from interlock.cli.oneline import count
-    from interlock.cli.reading import find, open_log, stored
+    from interlock.cli.reading import find, stored
     from interlock.errors import UnknownFact, UnreadableLog
+    from interlock.log.checkpoint import doubt
     from interlock.log.laws import check as breaches_of
+    from interlock.log.session import Session
 
     lawful = True
     async with stored() as store:
         for session_id in [await find(store, typed) for typed in sessions]:
-            log = await open_log(store, session_id)
+            journal = await store.open(session_id, readonly=True, checkpoint=True)
+            log, kept = Session(session_id, journal, readonly=True), journal.checkpoint
             try:
                 breaches = breaches_of(log.events)
             except (UnknownFact, UnreadableLog) as error:
@@ -40,6 +46,10 @@ async def _check(sessions: list[str]) -> bool:
                 lawful = False
                 continue
             if not breaches:
+                if kept is not None and (wrong := doubt(kept, session_id, log.events)) is not None:
+                    print(f"{session_id}: its checkpoint at event {kept.seq} is wrong: {wrong}")
+                    lawful = False
+                    continue
                 print(f"{session_id}: {count(len(log.events), 'event')}, every law holds")
                 continue
             first = breaches[0]

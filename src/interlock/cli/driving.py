@@ -7,7 +7,6 @@ the answer and nothing else.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -21,19 +20,17 @@ from interlock.cli import exit_codes
 from interlock.cli.consent import hooks_for, trusts
 from interlock.cli.live import LiveView, Running
 from interlock.cli.oneline import count, short
+from interlock.cli.place import place, redactor
 from interlock.cli.screen import Screen
 from interlock.cli.stopping import Stopping
 from interlock.cli.trace import Trace
-from interlock.errors import InputDropped, TurnWaits, UsageError
+from interlock.errors import InputDropped, SessionBusy, TurnWaits, UsageError
 from interlock.log.event import Event, encode_event, encode_json
-from interlock.log.facts import SessionOpened
 from interlock.log.reasons import describe
-from interlock.log.redaction.redactor import Redactor
 from interlock.log.session import Session, open_session
-from interlock.log.stores.sqlite import SQLiteStore
+from interlock.log.stores.store import Store
 from interlock.loop.agent import Agent
 from interlock.loop.budget import Budget
-from interlock.loop.pending import refuse_if_driven
 from interlock.loop.result import TurnResult
 from interlock.loop.status import Status
 from interlock.models.protocol import Model
@@ -50,6 +47,8 @@ from interlock.tools.confinement import SandboxMode
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 Ask: TypeAlias = Literal["terminal", "stdio", "wait", "none"]
+
+_AT_ONCE = 500  # lines that are echoed before others on the event loop have a turn
 
 INSTRUCTIONS = (
     "You work in the folder of a person who gave you one task, with tools for its files and a shell. Read before you "
@@ -88,13 +87,13 @@ async def drive(task: Task) -> int:
     """
     model = resolve_model(task.model, base_url=task.base_url)
     try:
-        async with SQLiteStore() as store:
+        async with place().store() as store:
             return await _run(task, model, store)
     finally:
         await model.aclose()
 
 
-async def _run(task: Task, model: Model, store: SQLiteStore) -> int:
+async def _run(task: Task, model: Model, store: Store) -> int:
     earlier = await _look_at(task, store) if task.session is not None else _Earlier()
     cwd = task.cwd or earlier.cwd or "."
     screen = Screen(sys.stderr)
@@ -120,13 +119,9 @@ async def _run(task: Task, model: Model, store: SQLiteStore) -> int:
         preset=task.preset or (None if earlier.has_preset else settings.preset or DEFAULT),
         rules=settings.effective,
         sandbox=_sandbox(task, settings),
-        redact=Redactor.of_environment(os.environ) if task.redact else None,
+        redact=redactor() if task.redact else None,
     )
     agent.approvals.grants = Grants()
-    if agent.confinement is not None:
-        problem = agent.confinement.problem()
-        enforced = f"cannot be enforced, and no command runs: {problem}" if problem else "is enforced"
-        screen.line(printable(f"sandbox {agent.confinement.mode}: {enforced}"))
     agent.on.progress(running.progress)
     if task.hooks:
         hooks_for(cwd, person=person).attach(agent)
@@ -138,6 +133,7 @@ async def _run(task: Task, model: Model, store: SQLiteStore) -> int:
             agent,
             running.counting(),
         ):
+            show_sandbox(agent, screen)
             show_all(agent, shows)
             if task.session is not None:
                 show_pending(agent.session, screen)
@@ -153,7 +149,9 @@ async def _run(task: Task, model: Model, store: SQLiteStore) -> int:
     if result is None:
         return stopping.exit_code or exit_codes.INTERRUPTED
     code = exit_codes.of_reason(result.reason)
-    if code == exit_codes.INTERRUPTED and stopping.exit_code is not None:
+    last = agent.last_result or result  # of what others have sent, perhaps
+    ends = (code, exit_codes.of_reason(last.reason))
+    if exit_codes.INTERRUPTED in ends and stopping.exit_code is not None:
         code = stopping.exit_code
     if live:
         screen.line(f"interlock log {result.session.id}")
@@ -165,14 +163,22 @@ async def _run(task: Task, model: Model, store: SQLiteStore) -> int:
 
 async def run_to_end(agent: Agent, prompt: str | None) -> TurnResult | None:
     """The turn of this prompt, or the one that was left waiting; None if it was stopped before there was one, or is
-    left waiting again."""
+    left waiting again. What others have sent meanwhile has come to its end as well."""
     if prompt is None:
-        await agent.idle()
+        await _until_idle(agent)
         return agent.last_result
     try:
-        return await agent.run(prompt)
+        result = await agent.run(prompt)
     except (InputDropped, TurnWaits):
         return None
+    await _until_idle(agent)
+    return result
+
+
+async def _until_idle(agent: Agent) -> None:
+    await agent.idle()
+    while agent.status is Status.RUNNING:  # a letter came while the disk was waited for
+        await agent.idle()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,30 +189,45 @@ class _Earlier:
     has_preset: bool = False
 
 
-async def _look_at(task: Task, store: SQLiteStore) -> _Earlier:
+async def _look_at(task: Task, store: Store) -> _Earlier:
     """What the session says that the task goes on with.
 
     Raises:
-        SessionBusy: another process drives the session. UsageError: nothing waits in it, and no task is given.
+        SessionBusy: nothing waits in it for us, since somebody else drives it.
+        UsageError: nothing waits in it, and no task is given.
     """
     assert task.session is not None
     session = await open_session(task.session, store=store, readonly=True)
     try:
-        refuse_if_driven(session)
         if task.prompt is None and not session.state.waiting:
-            _refuse_without_work(session, task)
+            await _refuse_if_driven(task.session, store)
+            letters = await session.journal.letters(session.state.mail)
+            _refuse_without_work(session, task, len(letters))
         created = session.state.created
         return _Earlier(created.cwd if created is not None else None, session.state.preset is not None)
     finally:
         await session.close()
 
 
-def _refuse_without_work(session: Session, task: Task) -> None:
+async def _refuse_if_driven(session_id: str, store: Store) -> None:
     """
+    Raises:
+        SessionBusy: somebody else drives the session.
+    """
+    holder = await store.holder(session_id)
+    if holder is not None:
+        raise SessionBusy(session_id, holder)
+
+
+def _refuse_without_work(session: Session, task: Task, letters: int) -> None:
+    """
+    Args:
+        letters: that wait in its mailbox.
+
     Raises:
         UsageError: nothing is to be done.
     """
-    pending = len(session.state.queues)
+    pending = len(session.state.queues) + letters
     if pending and task.resume_pending:
         return
     if pending:
@@ -230,9 +251,21 @@ def _sandbox(task: Task, settings: Settings) -> SandboxSettings | None:
     return msgspec.structs.replace(made, mode=task.sandbox or made.mode)
 
 
+def show_sandbox(agent: Agent, screen: Screen) -> None:
+    """Say how commands are confined, if they are. What the log says of it is known once the session is open."""
+    if agent.confinement is not None:
+        problem = agent.confinement.problem()
+        enforced = f"cannot be enforced, and no command runs: {problem}" if problem else "is enforced"
+        screen.line(printable(f"sandbox {agent.confinement.mode}: {enforced}"))
+
+
 def show_all(agent: Agent, shows: Sequence[Callable[[Event], None]]) -> None:
-    """Show what the agent's log has, and then what comes."""
-    for event in agent.session.events:
+    """Show what the agent's log has of this life, and of a step that it goes on with; and then what comes."""
+    session, state = agent.session, agent.session.state
+    step = state.step
+    first = 0 if state.life == 1 else state.opened_seq if step is None else min(step.seq, state.opened_seq)
+    earlier = session.events[state.preset_seq : state.preset_seq + 1] if state.preset_seq < first else ()
+    for event in (*earlier, *session.events[first:]):
         for show in shows:
             show(event)
     for show in shows:
@@ -241,9 +274,9 @@ def show_all(agent: Agent, shows: Sequence[Callable[[Event], None]]) -> None:
 
 def show_pending(session: Session, screen: Screen) -> None:
     """Say what an earlier life has left pending. It comes before whatever is sent now."""
-    opened = max([event.seq for event in session.events if isinstance(event.fact, SessionOpened)])
     for waiting in (*session.state.queues.next_step, *session.state.queues.next_turn):
-        if waiting.seq < opened:
+        sent = getattr(session.events[waiting.seq].fact, "letter", None) is not None  # and taken just now
+        if sent or waiting.seq < session.state.opened_seq:
             screen.line(f"pending from before: {short(waiting.message.text, 100)}")
 
 
@@ -317,7 +350,7 @@ async def echo(session: Session, out: BinaryIO) -> None:
     """
     at = -1
     while True:
-        lines = [encode_event(event) + b"\n" for event in session.events[at + 1 :]]
+        lines = [encode_event(event) + b"\n" for event in session.events[at + 1 : at + 1 + _AT_ONCE]]
         if lines:
             at += len(lines)
             await asyncio.to_thread(_write, out, b"".join(lines))  # a slow reader must not hold the loop

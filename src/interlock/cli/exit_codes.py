@@ -27,7 +27,8 @@ TERMINATED: Final = 143  # 128 + SIGTERM
 HELP: Final = """\b
 Exit codes:
     0  the turn completed
-    1  it ended with an error; `check`: a law is broken; `search`: nothing was found
+    1  it ended with an error; `check`: a law is broken; `search`: nothing was found;
+       `prune`, `erase`: something was left
     2  the command line, a setting or a session's name is wrong; nothing ran
     3  the model reached its output limit
     4  the task was refused before the model saw it

@@ -49,10 +49,16 @@ async def _show(session: str, wanted: str | None, as_json: bool) -> None:
     from interlock.cli.chain import show
     from interlock.cli.reading import find, open_log, stored
     from interlock.log.explaining import explain as explained
+    from interlock.log.tombstones import refusal
 
     async with stored() as store:
         id_ = await find(store, session)
-        calls: Sequence[Explained] = explained((await open_log(store, id_)).events)
+        log = await open_log(store, id_)
+        calls: Sequence[Explained] = explained(log.events)
+        said = log.erasure
+    if said is not None:
+        print(refusal(id_, said), file=sys.stderr if as_json else sys.stdout)
+        return
     if wanted is not None:
         calls = chosen(calls, wanted, id_)
     if as_json:

@@ -30,6 +30,7 @@ from interlock.log.facts import (
     HookResulted,
     InboxDropped,
     InboxSpliced,
+    MailTaken,
     ObserverFailed,
     RequestFailed,
     RequestSent,
@@ -52,8 +53,8 @@ from interlock.log.messages import ToolUse
 from interlock.tools.call import ToolCall
 
 _SHOWN: tuple[type[Fact], ...] = (
-    ApprovalDecided, ApprovalLate, BudgetWarned, CancelRequested, GrantRevoked, HookProblem, InboxDropped, ObserverFailed,
-    RequestFailed, RetryScheduled, SubcallEnd, SubcallStart, ToolAbandoned, ToolCalled, ToolDecided, ToolPrepared,
+    ApprovalDecided, ApprovalLate, BudgetWarned, CancelRequested, GrantRevoked, HookProblem, InboxDropped, MailTaken,
+    ObserverFailed, RequestFailed, RetryScheduled, SubcallEnd, SubcallStart, ToolAbandoned, ToolCalled, ToolDecided, ToolPrepared,
     ToolResulted, ToolSettled, TurnEnd,
 )  # fmt: skip
 

@@ -18,15 +18,19 @@ from interlock.cli import exit_codes
 from interlock.cli.approvals import approvals
 from interlock.cli.check import check
 from interlock.cli.demo import demo
+from interlock.cli.erase import erase
 from interlock.cli.explain import explain
 from interlock.cli.export import export
 from interlock.cli.fork import fork
 from interlock.cli.hooks import hooks
 from interlock.cli.importing import import_
 from interlock.cli.log import log
+from interlock.cli.place import StoreAddress, meant_by_option
 from interlock.cli.policy import policy
+from interlock.cli.prune import prune
 from interlock.cli.run import run
 from interlock.cli.search import search
+from interlock.cli.sending import send, stop
 from interlock.cli.sessions import sessions
 from interlock.errors import InterlockError
 
@@ -48,16 +52,20 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _interlock(
+    context: typer.Context,
+    store: StoreAddress = None,
     version: Annotated[
         bool,
         typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    pass
+    meant_by_option(context, store)
 
 
 app.command()(demo)
 app.command(epilog=exit_codes.HELP)(run)
+app.command()(send)
+app.command()(stop)
 app.command()(sessions)
 app.command()(search)
 app.command()(fork)
@@ -65,6 +73,8 @@ app.command()(log)
 app.command()(explain)
 app.command()(check)
 app.command()(export)
+app.command()(prune)
+app.command()(erase)
 app.command("import")(import_)
 app.add_typer(approvals, name="approvals")
 app.add_typer(policy)

@@ -1,40 +1,42 @@
 """Sessions as they are kept, for looking at them: nothing here writes a line.
 
-Lives here: `stored`, the default store, and `find` and `last_in`, from what a person means to a session's id.
+Lives here: `stored`, the store that is meant, `every_session` of it, and `find` and
+`last_in`, from what a person means to a session's id.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from interlock.cli.filters import folder_of
+from interlock.cli.place import place
 from interlock.errors import UnknownSession, UsageError
 from interlock.log.session import Session
-from interlock.log.stores.database import default_path
-from interlock.log.stores.memory import MemoryStore
+from interlock.log.stores.memory.store import MemoryStore
 from interlock.log.stores.query import Where
-from interlock.log.stores.sqlite import SQLiteStore
 from interlock.log.stores.store import SessionInfo, Store
 
 LAST = "last"
+_PAGE = 1_000  # sessions listed at once
 _SEARCHED = 100_000  # sessions among which a part of an id is looked for, newest first
 
 
 @asynccontextmanager
 async def stored() -> AsyncIterator[Store]:
-    """The default store; an empty one where its file does not exist, since looking makes no file."""
-    try:
-        os.stat(default_path())
-    except (FileNotFoundError, NotADirectoryError):
-        store: Store = MemoryStore()
-    else:
-        store = SQLiteStore()
-    try:
+    """The store that is meant; an empty one where nothing is kept yet, since looking makes no file, and no tables."""
+    address = place()
+    async with address.store() if await address.there() else MemoryStore() as store:
         yield store
-    finally:
-        await store.close()
+
+
+async def every_session(store: Store) -> AsyncIterator[SessionInfo]:
+    """All that are kept, the last used first; one that is written to meanwhile may be missed."""
+    before: int | None = None
+    while page := await store.list(limit=_PAGE, before=before):
+        for info in page:
+            yield info
+        before = page[-1].updated
 
 
 async def find(store: Store, typed: str) -> str:
@@ -72,6 +74,8 @@ async def last_in(store: Store, folder: str) -> str:
 
 
 def _means(typed: str, info: SessionInfo) -> bool:
+    if not typed:  # such as a variable of a script that is not set: every id begins with it
+        return False
     return typed == LAST or info.id.startswith(typed) or info.id.endswith(typed)
 
 

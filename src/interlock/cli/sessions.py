@@ -33,9 +33,9 @@ def sessions(
 
 
 async def _list(limit: int, as_json: bool, where: Where, *, filtered: bool) -> None:
+    from interlock.cli.place import place
     from interlock.cli.reading import stored
     from interlock.log.event import encode_json
-    from interlock.log.stores.database import default_path
 
     async with stored() as store:
         found = (await store.list(limit=limit, where=where))[:limit]
@@ -47,7 +47,7 @@ async def _list(limit: int, as_json: bool, where: Where, *, filtered: bool) -> N
         print("No such sessions.")
         return
     if not found:
-        print(f"No sessions yet in {default_path()}. `interlock demo` makes one.")
+        print(f"No sessions yet in {place()}. `interlock demo` makes one.")
         return
     from rich.console import Console
     from rich.table import Table
@@ -70,6 +70,6 @@ async def _list(limit: int, as_json: bool, where: Where, *, filtered: bool) -> N
             moment(info.updated),
             str(info.events),
             Text(printable(info.cwd or "")),
-            Text(short(info.title or "", 80)),
+            Text(short(info.title or "", 80) if info.erased is None else f"(erased {moment(info.erased)})"),
         )
     console.print(table)

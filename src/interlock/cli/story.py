@@ -20,6 +20,7 @@ from interlock.cli import exit_codes, flaky_service, oneline
 from interlock.cli.driving import INSTRUCTIONS, run_to_end, show_all
 from interlock.cli.flaky_service import CONFIG, LOG, POOL, REPORT
 from interlock.cli.live import LiveView, Running
+from interlock.cli.place import place
 from interlock.cli.screen import Screen
 from interlock.cli.stopping import Stopping
 from interlock.cli.timeline import Timeline, show
@@ -29,8 +30,7 @@ from interlock.log.event import Event
 from interlock.log.facts import StepStart, ToolSettled
 from interlock.log.laws import check
 from interlock.log.session import Session
-from interlock.log.stores.database import default_path
-from interlock.log.stores.sqlite import SQLiteStore
+from interlock.log.stores.sqlite.database import default_path
 from interlock.loop.agent import Agent
 from interlock.models.protocol import Chunk, Model, ModelRequest
 from interlock.models.registry import resolve_model
@@ -193,7 +193,7 @@ async def _stage(model: Model, *tools: Tool) -> AsyncIterator[tuple[Agent, Scree
     )
     running = Running(screen)
     async with (
-        SQLiteStore() as store,
+        place().store() as store,
         Agent(
             model,
             tools=[*workspace(), *tools],
@@ -314,6 +314,6 @@ def _epilogue(screen: Screen, session: Session) -> int:
     if breaches:
         return exit_codes.FAILED
     screen.line(
-        f"\n{oneline.count(len(session.events), 'event')}, and every law of the log holds. It is kept in {default_path().absolute()}"
+        f"\n{oneline.count(len(session.events), 'event')}, and every law of the log holds. It is kept in {place()}"
     )
     return exit_codes.COMPLETED

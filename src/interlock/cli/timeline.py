@@ -25,7 +25,9 @@ from interlock.log.facts import (
     AssistantMessage,
     BudgetWarned,
     CancelRequested,
+    ContentErased,
     DecisionMade,
+    Erased,
     GrantRevoked,
     HistoryReplaced,
     HookInvoked,
@@ -34,6 +36,7 @@ from interlock.log.facts import (
     InboxDropped,
     InboxReturned,
     InboxSpliced,
+    MailTaken,
     ObserverFailed,
     PolicyChanged,
     RequestFailed,
@@ -44,6 +47,7 @@ from interlock.log.facts import (
     SessionCreated,
     SessionOpened,
     SessionRepaired,
+    Stamp,
     StepEnd,
     StepStart,
     SubcallEnd,
@@ -161,12 +165,20 @@ class Timeline:
                 return FAILED, "observer", f"{name} failed at {point}, line {at}: {short(error, _SHOWN)}"
             case Kept(line=number, kind=kind):
                 return NOTE, "kept", f"{short(kind, 80)}, of line {number} of the transcript"
+            case Erased(stored_type=type_):
+                return NOTE, type_, "(erased)"
+            case ContentErased(receipt=receipt, by=by, reason=why):
+                because = f": {short(why, _SHOWN)}" if why else ""
+                return FRAME, "erased", f"{moment(event.time)} by {short(by, 80)}, receipt {receipt}{because}"
             case Unknown(stored_type=type_):
                 return NOTE, short(type_, 80), "of a kind that is not known here"
 
             # The inbox
             case InboxSpliced(list=queue, inserted=inserted, removed=removed):
-                parts = [f"{who(message.source)}: {_text(message.content, _QUEUED)}" for message in inserted]
+                sent = _sent(fact.by, fact.letter)
+                parts = [
+                    f"{who(message.source)}{sent}: {_text(message.content, _QUEUED)}" for message in inserted
+                ]
                 parts += [f"{count(removed, 'message')} taken back"] if removed else []
                 return IN, f"for the {queue.replace('-', ' ')}", "; ".join(parts)
             case InboxReturned(next_step=step, next_turn=turn, why=why):
@@ -190,7 +202,12 @@ class Timeline:
             case CancelRequested(cause=cause, grace_ms=grace):
                 because = f": {short(cause.reason, _SHOWN)}" if cause.reason else ""
                 soon = f", {span(grace)} grace" if grace is not None else ""
-                return STOP, "stop", f"by {cause.by or cause.kind}{because}{soon}"
+                letter = f", letter {fact.letter.number}" if fact.letter is not None else ""
+                return STOP, "stop", f"by {short(cause.by or cause.kind, 80)}{because}{soon}{letter}"
+            case MailTaken(letter=stamp, kind=kind, by=by, refused=refused):
+                whose = f"{kind}{f' of {short(by, 80)}' if by else ''}"
+                came = f"refused: {short(refused, _SHOWN)}" if refused else "there was nothing to do"
+                return (FAILED if refused else NOTE), f"letter {stamp.number}", f"{whose}, {came}"
             case StepStart(turn=turn, step=step):
                 return FRAME, f"step {turn}.{step}", ""
             case StepEnd(turn=turn, step=step, reason=reason):
@@ -298,6 +315,13 @@ _REPAIRED = {"crash": "a crash", "store-lost": "the store was lost"}
 def who(source: Source) -> str:
     """`person`, `hook audit`, `runtime workspace`."""
     return f"{source.kind} {source.name}".rstrip()
+
+
+def _sent(by: str | None, letter: Stamp | None) -> str:
+    """Who has sent it, where that is on record: ` (ada, letter 3)`."""
+    parts = [short(by, 80)] if by else []
+    parts += [f"letter {letter.number}"] if letter is not None else []
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _text(content: Iterable[Block], limit: int = _SHOWN) -> str:

@@ -13,10 +13,15 @@ from interlock.log.facts import (
     ApprovalAsked,
     ApprovalDecided,
     CallError,
+    Fact,
     HookInvoked,
     HookProblem,
     HookResulted,
+    InboxClaimed,
+    InboxReturned,
+    InboxSpliced,
     PolicyChanged,
+    SessionOpened,
     StepEnd,
     SubcallEnd,
     ToolCalled,
@@ -29,17 +34,16 @@ from interlock.log.facts import (
 )
 from interlock.log.messages import Text
 from interlock.log.reasons import DENIED, INVALID_ARGS, TOOL_OUTCOME_UNKNOWN, UNKNOWN_TOOL, error_text
-from interlock.log.state import State
 
 _SHOWN = 200  # characters of a reason
 
 
 class Trace:
-    """Feed it the events of one log, in order."""
+    """Feed it the events of one log, in order: all of them, or those from the beginning of a life or a step."""
 
     def __init__(self) -> None:
         self._calls = Calls()
-        self._state = State()
+        self._pending = 0  # messages for the next step
         self._valid: set[int] = set()  # calls whose PreToolUse was said
         self._judged: set[int] = set()  # calls whose permission was said
         self._rest = "nobody objected"
@@ -47,7 +51,7 @@ class Trace:
 
     def lines(self, event: Event) -> list[str]:
         """The lines that this event gives, if any."""
-        self._state.apply(event)
+        self._count(event.fact)
         call = self._calls.see(event)
         match event.fact:
             case PolicyChanged(preset=preset):
@@ -61,13 +65,27 @@ class Trace:
                 return [f"[Hook] {file}{f':{number}' if number else ''}: {short(what, _SHOWN)}"]
             case UserMessage(source=source, place="prompt") if source.kind == "person":
                 return ["[Hook] UserPromptSubmit"]
-            case StepEnd(reason="completed" | "max-tokens") if not self._state.queues.next_step:
+            case StepEnd(reason="completed" | "max-tokens") if not self._pending:
                 return [
                     "[Hook] Stop"
                 ]  # the model answered without calls, and nothing else keeps the turn open
             case _:
                 pass
         return self._of_call(event, call) if call is not None else []
+
+    def _count(self, fact: Fact) -> None:
+        """Follow the queue. What was in it when the lines begin in the middle of a log is claimed by the next step."""
+        match fact:
+            case InboxSpliced(list="next-step", inserted=inserted, removed=removed):
+                self._pending = max(self._pending + len(inserted) - removed, 0)
+            case InboxReturned(next_step=returned):
+                self._pending += len(returned)
+            case InboxClaimed(next_step=claimed):
+                self._pending = max(self._pending - len(claimed), 0)
+            case SessionOpened(how="fork"):
+                self._pending = 0  # it is its parent's
+            case _:
+                pass
 
     def _of_call(self, event: Event, call: SeenCall) -> list[str]:
         match event.fact:

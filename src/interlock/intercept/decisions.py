@@ -7,10 +7,11 @@ exactly its own data; `None` abstains. A class outside a point's union is refuse
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, assert_never, final
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from interlock.errors import HookContractError, ToolError
 from interlock.intercept.point import SPEAKER
@@ -76,24 +77,21 @@ def _reason(reason: object, what: str) -> str:
         raise HookContractError(f"{what}: {error}") from None
 
 
-class _WithContexts:
+class _WithContexts(msgspec.Struct, frozen=True):
     """Freezes what a listener handed in, so that changing it later has no effect."""
-
-    __slots__ = ()
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        object.__setattr__(self, "contexts", as_contexts(self.contexts, name))  # type: ignore[attr-defined]
+        force_setattr(self, "contexts", as_contexts(self.contexts, name))  # type: ignore[attr-defined]
         if hasattr(self, "reason"):
-            object.__setattr__(self, "reason", _reason(self.reason, name))
+            force_setattr(self, "reason", _reason(self.reason, name))
 
 
 # agent/pre-step
 
 
 @final
-@dataclass(frozen=True)
-class Enter:
+class Enter(msgspec.Struct, frozen=True):
     """Enter the step with these messages, in this order; the ones left out are dropped.
 
     dropped: of those left out, by id, the reason that whoever sent them is told. Nobody later can bring them back.
@@ -101,7 +99,7 @@ class Enter:
 
     messages: tuple[Message, ...]
     contexts: Contexts = ()
-    dropped: Mapping[str, str] = field(default_factory=dict)
+    dropped: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     if TYPE_CHECKING:
 
@@ -113,9 +111,9 @@ class Enter:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "messages", _messages(self.messages, "Enter"))
-        object.__setattr__(self, "contexts", as_contexts(self.contexts, "Enter"))
-        object.__setattr__(self, "dropped", _dropped(self.dropped, self.messages))
+        force_setattr(self, "messages", _messages(self.messages, "Enter"))
+        force_setattr(self, "contexts", as_contexts(self.contexts, "Enter"))
+        force_setattr(self, "dropped", _dropped(self.dropped, self.messages))
 
 
 def _dropped(given: object, kept: Contexts) -> dict[str, str]:
@@ -129,8 +127,7 @@ def _dropped(given: object, kept: Contexts) -> dict[str, str]:
 
 
 @final
-@dataclass(frozen=True)
-class Reject(_WithContexts):
+class Reject(_WithContexts, frozen=True):
     """Do not enter: the turn ends blocked, and the messages are dropped with the reason."""
 
     reason: str
@@ -164,8 +161,7 @@ class Settings:
 
 
 @final
-@dataclass(frozen=True)
-class Retry:
+class Retry(msgspec.Struct, frozen=True):
     """Send the request again, in the same step. `after`: seconds."""
 
     after: float = 0.0
@@ -180,8 +176,7 @@ def _seconds(after: object) -> None:
 
 
 @final
-@dataclass(frozen=True)
-class GiveUp:
+class GiveUp(msgspec.Struct, frozen=True):
     """Do not send it again, whatever the retry policy says."""
 
 
@@ -189,8 +184,7 @@ class GiveUp:
 
 
 @final
-@dataclass(frozen=True)
-class Allow(_WithContexts):
+class Allow(_WithContexts, frozen=True):
     """Run it, unless somebody is stricter."""
 
     contexts: Contexts = ()
@@ -201,8 +195,7 @@ class Allow(_WithContexts):
 
 
 @final
-@dataclass(frozen=True)
-class Ask(_WithContexts):
+class Ask(_WithContexts, frozen=True):
     """Ask a person. `reason` is shown to them."""
 
     reason: str
@@ -214,8 +207,7 @@ class Ask(_WithContexts):
 
 
 @final
-@dataclass(frozen=True)
-class Deny(_WithContexts):
+class Deny(_WithContexts, frozen=True):
     """Do not run it. `reason` is what the model reads: say what it may do instead."""
 
     reason: str
@@ -277,8 +269,7 @@ def folded(
 
 
 @final
-@dataclass(frozen=True)
-class Rewrite(_WithContexts):
+class Rewrite(_WithContexts, frozen=True):
     """Run the same call with these arguments. They are validated again; later participants see them."""
 
     arguments: Mapping[str, Any]
@@ -297,15 +288,14 @@ class Rewrite(_WithContexts):
         if not isinstance(given, Mapping):
             raise HookContractError(f"Rewrite: arguments are a mapping, not {type(self.arguments).__name__}")
         try:
-            object.__setattr__(self, "arguments", freeze(self.arguments))
+            force_setattr(self, "arguments", freeze(self.arguments))
         except NotJSON as error:
             raise HookContractError(f"Rewrite: {error}") from None
         _advice(self.advise, "Rewrite")
 
 
 @final
-@dataclass(frozen=True)
-class Advise(_WithContexts):
+class Advise(_WithContexts, frozen=True):
     """Recommend a verdict. Advice to allow does not overrule anybody, nor the preset's default."""
 
     verdict: Verdict | None = None
@@ -322,12 +312,16 @@ class Advise(_WithContexts):
 
 def _advice(verdict: object, what: str) -> None:
     if verdict is not None and type(verdict) not in (Allow, Ask, Deny):
-        raise HookContractError(f"{what}: advice is Allow, Ask or Deny, not {type(verdict).__name__}")
+        raise HookContractError(f"{what}: advice is Allow, Ask or Deny, not {kind_of(verdict)}")
+
+
+def kind_of(answer: object) -> str:
+    """What somebody answered, for an error: the name of its class, or that it is a class itself."""
+    return f"the class {answer.__name__}" if isinstance(answer, type) else type(answer).__name__
 
 
 @final
-@dataclass(frozen=True)
-class Refuse(_WithContexts):
+class Refuse(_WithContexts, frozen=True):
     """Do not run it, and ask nobody: the model reads this error. It ends the point."""
 
     error: ToolError
@@ -349,8 +343,7 @@ class Refuse(_WithContexts):
 
 
 @final
-@dataclass(frozen=True)
-class Accept(_WithContexts):
+class Accept(_WithContexts, frozen=True):
     """Let the result stand."""
 
     contexts: Contexts = ()
@@ -369,15 +362,14 @@ _UNSET: Any = type("Unset", (), {"__repr__": lambda _: "unset", "__slots__": ()}
 
 
 @final
-@dataclass(frozen=True)
-class Replace(_WithContexts):
+class Replace(_WithContexts, frozen=True):
     """Give the model another result: `content` as text, or a `value` that is rendered as the tool renders.
 
     error: with `content`, the code of the failure that the result is now. A failure stays one in any case.
     """
 
     content: str | tuple[Text, ...] | None = None
-    value: Any = field(default=_UNSET)
+    value: Any = _UNSET
     contexts: Contexts = ()
     stop: bool = False
     error: str | None = None
@@ -402,11 +394,11 @@ class Replace(_WithContexts):
             raise HookContractError("Replace: an error goes with content, not with a value")
         try:
             if self.error is not None:
-                object.__setattr__(self, "error", checked_text(self.error).upper())
+                force_setattr(self, "error", checked_text(self.error).upper())
             if self.content is not None:
-                object.__setattr__(self, "content", _text_blocks(self.content))
+                force_setattr(self, "content", _text_blocks(self.content))
             else:
-                object.__setattr__(self, "value", freeze(self.value))
+                force_setattr(self, "value", freeze(self.value))
         except NotJSON as error:
             raise HookContractError(f"Replace: {error}") from None
 
@@ -424,8 +416,7 @@ def _text_blocks(content: object) -> tuple[Text, ...]:
 
 
 @final
-@dataclass(frozen=True)
-class Block(_WithContexts):
+class Block(_WithContexts, frozen=True):
     """Withhold the result: the model reads the feedback as a failure. What the tool did is not undone."""
 
     feedback: str
@@ -454,8 +445,7 @@ def _flag(value: object, what: str) -> None:
 
 
 @final
-@dataclass(frozen=True)
-class Continue(_WithContexts):
+class Continue(_WithContexts, frozen=True):
     """Go on with another step of the same turn, told so by this message."""
 
     message: Message
@@ -468,6 +458,6 @@ class Continue(_WithContexts):
     def __post_init__(self) -> None:
         super().__post_init__()
         try:
-            object.__setattr__(self, "message", _owned(as_message(self.message), _speaker()))
+            force_setattr(self, "message", _owned(as_message(self.message), _speaker()))
         except NotJSON as error:
             raise HookContractError(f"Continue: {error}") from None

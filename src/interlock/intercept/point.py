@@ -18,7 +18,7 @@ from types import CoroutineType
 from typing import Any, Generic, TypeVar
 
 from interlock.errors import HookContractError
-from interlock.intercept.signal import Cut, Signal, Stopped
+from interlock.intercept.signal import Begun, Signal, Stopped, cut_late
 from interlock.intercept.uncut import cancelled_from_outside
 from interlock.log.messages import Source
 
@@ -121,8 +121,12 @@ async def hear(listener: Listener, signal: Signal | None, *arguments: Any) -> An
             if signal is None:
                 answer = await answer
             else:
-                with Cut(signal):
-                    answer = await answer
+                try:
+                    waits_for = answer.send(None)
+                except StopIteration as ended:  # most answer at once: there is nothing to cut
+                    answer = ended.value
+                else:
+                    answer = await cut_late(signal, Begun(answer, waits_for))
         elif type(answer) not in listener.point.answers and inspect.isawaitable(answer):
             answer = await _awaited(listener, signal, answer)
     except asyncio.CancelledError:

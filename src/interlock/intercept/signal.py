@@ -7,8 +7,9 @@ when the signal is set, in the manner of `asyncio.timeout`: one cancel, one `unc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
+from typing import Any
 
 from interlock.log.reasons import Cause
 
@@ -126,7 +127,7 @@ class Cut:
         if task is None:
             raise RuntimeError("a region can only be cut inside a task")
         signal = self._signal
-        if signal.cause is not None:
+        if signal.cause is not None and not self._paused:
             raise Stopped(signal.cause)
         self._task = task
         self._cancelling = task.cancelling()
@@ -165,6 +166,42 @@ class Cut:
         if kind is not None and issubclass(kind, asyncio.CancelledError) and left <= self._cancelling:
             assert self._signal.cause is not None
             raise Stopped(self._signal.cause) from None
+
+
+class Begun:
+    """A coroutine that was sent on once, in the task that awaits it now, and has suspended."""
+
+    __slots__ = ("_coroutine", "_waits_for")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], waits_for: object) -> None:
+        self._coroutine = coroutine
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        waits_for = self._waits_for
+        while True:
+            try:
+                try:
+                    sent = yield waits_for
+                except BaseException as error:  # noqa: BLE001  # a cancel, as a rule: for the coroutine to deal with
+                    waits_for = self._coroutine.throw(error)
+                else:
+                    waits_for = self._coroutine.send(sent)
+            except StopIteration as ended:
+                return ended.value
+
+
+async def cut_late(signal: Signal, begun: Begun) -> Any:
+    """What a coroutine answers that has begun outside of a region, and is cut in one from here on.
+
+    Raises:
+        Stopped: it was cut, by a signal that was set now or while it began.
+    """
+    region = Cut(signal)
+    region.pause()
+    with region:
+        region.go_on()
+        return await begun
 
 
 def _nothing() -> None:

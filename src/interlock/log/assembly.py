@@ -8,32 +8,28 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from interlock.log.facts import AssistantChunk, Usage
 from interlock.log.messages import Block, Reasoning, Text, ToolUse
 
 
-class _Open:
-    __slots__ = ("id", "kind", "name", "pieces", "signature")
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        self.pieces: list[str] = []
-        self.id: str | None = None
-        self.name = ""
-        self.signature: str | None = None
+class _Open(msgspec.Struct):
+    kind: str
+    pieces: list[str] = msgspec.field(default_factory=list)
+    id: str | None = None
+    name: str = ""
+    signature: str | None = None
 
 
-class Assembly:
+class Assembly(msgspec.Struct):
     """The blocks of one attempt so far. `add` is constant work a chunk."""
 
-    __slots__ = ("_blocks", "_last", "_last_key", "finish", "usage")
-
-    def __init__(self) -> None:
-        self._blocks: dict[tuple[str, int], _Open] = {}
-        self._last_key: tuple[str, int] | None = None
-        self._last: _Open | None = None
-        self.finish: str | None = None
-        self.usage: Usage | None = None
+    finish: str | None = None
+    usage: Usage | None = None
+    _blocks: dict[tuple[str, int], _Open] = msgspec.field(default_factory=dict)
+    _last_key: tuple[str, int] | None = None
+    _last: _Open | None = None
 
     def add(self, chunk: AssistantChunk) -> None:
         """Take one chunk. Whatever follows the finish is ignored, usage apart (some servers send it last)."""

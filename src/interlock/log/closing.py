@@ -9,8 +9,9 @@ waits for a person stays open over a crash: `end_started` says what ends there a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+import msgspec
 
 from interlock.log.event import encode_json
 from interlock.log.facts import (
@@ -65,8 +66,7 @@ _TEXTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(msgspec.Struct, frozen=True):
     """Why everything open is ended, and with what.
 
     unstarted: the code of calls that have not started. inbox: what happens to reserved messages.

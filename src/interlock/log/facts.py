@@ -34,21 +34,34 @@ class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
 F = TypeVar("F", bound=type[Fact])
 _registry: dict[str, type[Fact]] = {}
+#: What stands before the slash in the type of a fact of ours, also of one that is yet to come.
+_OURS = {
+    "agent", "approval", "assistant", "budget", "cancel", "decision", "grant", "history", "hook", "import", "mail",
+    "observer", "policy", "request", "retry", "session", "step", "subcall", "tool", "turn", "user",
+}  # fmt: skip
 
 
 def register_fact(cls: F) -> F:
     """Make a fact known by its `type`, so that logs that hold it can be read. Usable as a decorator.
 
+    The type is `PLUGIN/NAME`: whoever meets it without the plugin is told that name.
+
     Raises:
-        ValueError: no type, or a type that another class has.
+        ValueError: no type of that form, a name that is ours, or a type that another class has.
     """
-    if not cls.type:
+    plugin, slash, name = cls.type.partition("/")
+    if not (plugin and slash and name):
         raise ValueError(
-            f"{cls.__name__} needs a class attribute `type`, for example type = 'myplugin/noted'"
+            f"{cls.__name__} needs a class attribute `type` of the form PLUGIN/NAME, for example "
+            f"type = 'myplugin/noted', not {cls.type!r}"
         )
     known = _registry.get(cls.type)
     if known is not None and known is not cls and known.__qualname__ != cls.__qualname__:
         raise ValueError(f"{cls.type!r} is registered by {known.__qualname__} already")
+    if plugin in _OURS and cls.__module__.partition(".")[0] != "interlock":
+        raise ValueError(
+            f"{cls.type!r}: {plugin!r} names facts of interlock. Begin with the name of your plugin"
+        )
     _registry[cls.type] = cls
     return cls
 
@@ -62,11 +75,23 @@ def fact_class(type_: str) -> type[Fact] | None:
     return _registry.get(type_)
 
 
+def plugin_of(type_: str) -> str | None:
+    """The name of the plugin that writes facts of this type; None: they are ours."""
+    name = type_.partition("/")[0]
+    return name if name not in _OURS else None
+
+
 class Unknown(Fact, frozen=True):
     """An event of a type that is not known here and that was marked ignorable."""
 
     stored_type: str
     data: Any
+
+
+class Erased(Fact, frozen=True):
+    """A tombstone: what an event of this type held was erased. Only seq, type, time, life and causes are left of it."""
+
+    stored_type: str
 
 
 def _keep_frozen(made: msgspec.Struct, *names: str) -> None:
@@ -85,8 +110,9 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class ParentSession(Record, frozen=True):
-    session: str
+    session: str  # its id
     seq: int  # the fork boundary: pending input is folded from after it
+    above: tuple[str, ...] = ()  # the sessions that it was a fork of itself, the nearest first
 
 
 class Origin(Record, frozen=True):
@@ -106,8 +132,8 @@ class Pending(Record, frozen=True):
 class Said(Record, frozen=True):
     """What one participant answered at a point."""
 
-    who: str
-    answer: str
+    who: str  # the rule, listener, guard or preset
+    answer: str  # allow, ask, deny, abstain, or what else the point takes
     reason: str | None = None
     rule: str | None = None
     file: str | None = None
@@ -145,23 +171,23 @@ class Usage(Record, frozen=True):
 class Failure(Record, frozen=True):
     code: str
     message: str
-    status: int | None = None
+    status: int | None = None  # of HTTP
     retry_after_ms: int | None = None
-    request_id: str | None = None
+    request_id: str | None = None  # the provider's
 
 
 class CallError(Record, frozen=True):
     """Why a call did not succeed. `handler_executed`: its body was invoked."""
 
-    code: str
+    code: str  # upper case
     name: str = ""  # the exception's class, if there was one
     handler_executed: bool = False
 
 
 class Change(Record, frozen=True):
     who: str
-    before: Any
-    after: Any
+    before: Any  # the arguments
+    after: Any  # the arguments
 
     def __post_init__(self) -> None:
         _keep_frozen(self, "before", "after")
@@ -183,6 +209,13 @@ class ClaimedKeys(Record, frozen=True):
     writes: tuple[str, ...] = ()
 
 
+class Stamp(Record, frozen=True):
+    """The letter of the session's mailbox of which a line was made."""
+
+    number: int  # from 1; later letters have higher ones
+    time: int  # epoch ms, when it was posted
+
+
 # Session
 
 
@@ -191,12 +224,12 @@ class SessionCreated(Fact, frozen=True):
     """A session began: its format, folder and, for a fork, its parent; for an import, where it comes from."""
 
     type = "session/created"
-    format: str
+    format: str  # of the log, major.minor
     session_id: str
-    cwd: str | None = None
-    agent: str | None = None
+    cwd: str | None = None  # the working folder
+    agent: str | None = None  # its name
     parent: ParentSession | None = None
-    package: str = ""
+    package: str = ""  # the version that wrote it
     imported: Origin | None = None
 
 
@@ -205,10 +238,10 @@ class SessionOpened(Fact, frozen=True):
     """An opening of the session that writes: a new life."""
 
     type = "session/opened"
-    life: int
+    life: int  # from 1
     how: Literal["new", "resume", "fork"]
     host: str = ""
-    pid: int = 0
+    pid: int = 0  # of the process
     lease: int | None = None
 
 
@@ -218,9 +251,9 @@ class SessionRepaired(Fact, frozen=True):
 
     type = "session/repaired"
     barrier = "anything else of this life"
-    from_seq: int
+    from_seq: int  # the first line of the repair
     cause: Literal["crash", "store-lost"]
-    closed: tuple[int, ...] = ()
+    closed: tuple[int, ...] = ()  # the calls that it ended
 
 
 @register_fact
@@ -228,9 +261,9 @@ class PolicyChanged(Fact, frozen=True):
     """The preset in force from here on; the last one wins over configuration."""
 
     type = "policy/changed"
-    preset: str
-    sandbox: str | None = None
-    approval: str | None = None
+    preset: str  # its name
+    sandbox: str | None = None  # the mode
+    approval: str | None = None  # what happens to calls that nobody spoke about
     sources: tuple[tuple[str, str], ...] = ()  # file, digest
     by: str = ""
 
@@ -253,7 +286,18 @@ class ObserverFailed(Fact, frozen=True):
     point: str
     who: str
     error: str
-    at: int
+    at: int  # the line that it was told of
+
+
+@register_fact
+class ContentErased(Fact, frozen=True):
+    """What the lines before this one held was erased; nothing comes after it."""
+
+    type = "session/erased"
+    session_id: str
+    receipt: str  # the id of what says what went
+    by: str
+    reason: str | None = None
 
 
 # Inbox
@@ -265,12 +309,13 @@ class InboxSpliced(Fact, frozen=True):
 
     type = "agent/inbox/spliced"
     list: ListName
-    start: int
-    removed: int = 0
-    inserted: tuple[Message, ...] = ()
+    start: int  # the place in the list
+    removed: int = 0  # how many, from there
+    inserted: tuple[Message, ...] = ()  # in their place
     outcome: Literal["canceled"] | None = None  # only for discarding removals
-    wake: bool = False
-    by: str | None = None
+    wake: bool = False  # a turn is wanted for it
+    by: str | None = None  # the id of who sent it
+    letter: Stamp | None = None
 
 
 @register_fact
@@ -280,8 +325,8 @@ class InboxClaimed(Fact, frozen=True):
     type = "agent/inbox/claimed"
     turn: int
     step: int
-    next_step: tuple[str, ...] = ()
-    next_turn: tuple[str, ...] = ()
+    next_step: tuple[str, ...] = ()  # ids of messages
+    next_turn: tuple[str, ...] = ()  # ids of messages
 
 
 @register_fact
@@ -293,7 +338,7 @@ class InboxReturned(Fact, frozen=True):
     next_step: tuple[str, ...] = ()
     next_turn: tuple[str, ...] = ()
     why: Literal["error", "cancel", "crash", "blocked"] = "error"
-    times: int = 1
+    times: int = 1  # how often that has happened to one of them
 
 
 @register_fact
@@ -302,11 +347,23 @@ class InboxDropped(Fact, frozen=True):
 
     type = "agent/inbox/dropped"
     turn: int
-    ids: tuple[str, ...]
+    ids: tuple[str, ...]  # of messages
     outcome: Literal["rejected", "omitted", "canceled", "failed"]
     reason: str | None = None
     by: str = ""
-    messages: tuple[Message, ...] = ()
+    messages: tuple[Message, ...] = ()  # what they said, if they were rejected
+
+
+@register_fact
+class MailTaken(Fact, frozen=True):
+    """A letter of the mailbox was taken, and nothing else was put on record: it was refused, or had nothing to do."""
+
+    type = "mail/taken"
+    letter: Stamp
+    kind: Literal["send", "cancel", "answer", "unreadable"]
+    by: str | None = None
+    code: str | None = None  # of a refusal: the error that the same verb raises in the process that drives
+    refused: str | None = None  # and its text
 
 
 # Turn and step
@@ -317,7 +374,7 @@ class TurnStart(Fact, frozen=True):
     """A turn was opened, before any claim."""
 
     type = "turn/start"
-    turn: int
+    turn: int  # from 1
 
 
 @register_fact
@@ -329,8 +386,8 @@ class TurnEnd(Fact, frozen=True):
     turn: int
     reason: EndReason
     steps: int
-    rejected: tuple[str, ...] = ()
-    pending: Pending = Pending()
+    rejected: tuple[str, ...] = ()  # ids of messages
+    pending: Pending = Pending()  # how many wait for another turn
 
 
 @register_fact
@@ -339,9 +396,10 @@ class CancelRequested(Fact, frozen=True):
 
     type = "cancel/requested"
     cause: Cause
-    turn: int | None = None
-    keep_inbox: bool = False
-    grace_ms: int | None = None
+    turn: int | None = None  # the one that was open
+    keep_inbox: bool = False  # what is pending stays
+    grace_ms: int | None = None  # after which what still runs is abandoned
+    letter: Stamp | None = None
 
 
 @register_fact
@@ -350,7 +408,7 @@ class StepStart(Fact, frozen=True):
 
     type = "step/start"
     turn: int
-    step: int
+    step: int  # from 1 within the turn
 
 
 @register_fact
@@ -384,7 +442,7 @@ class DecisionMade(Fact, frozen=True):
 
     type = "decision/made"
     point: str
-    subject: int
+    subject: int  # the line that it is about
     answer: str
     by: str = ""
     said: tuple[Said, ...] = ()
@@ -413,7 +471,7 @@ class RequestHeader(Fact, frozen=True):
     why: Literal["initial", "resume", "change"]
     provider: str
     model: str
-    settings: Any
+    settings: Any  # of the model call
     system: tuple[Section, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
 
@@ -427,12 +485,12 @@ class RequestSent(Fact, frozen=True):
 
     type = "request/sent"
     barrier = "the request leaves"
-    step_start: int
-    attempt: int
-    header: int
+    step_start: int  # its seq
+    attempt: int  # from 1 within the step
+    header: int  # the seq of the last `request/header`
     last: int  # seq of the last surface line in it
-    messages: int
-    digest: str
+    messages: int  # how many
+    digest: str  # of the header and all messages, chained
 
 
 ChunkKind: TypeAlias = Literal["text", "reasoning", "call", "usage", "finish"]
@@ -443,9 +501,9 @@ class AssistantChunk(Fact, frozen=True):
     """One chunk of the stream, as it arrived."""
 
     type = "assistant/chunk"
-    sent: int
+    sent: int  # the seq of its `request/sent`
     kind: ChunkKind
-    block: int = 0
+    block: int = 0  # the place in the answer
     text: str = ""
     value: Any = None  # call: {id?, name?}; usage: its numbers; finish: {reason}; reasoning: {signature}?
 
@@ -456,13 +514,13 @@ class AssistantMessage(Fact, frozen=True):
 
     type = "assistant/message"
     surface = True
-    sent: int
+    sent: int  # the seq of its `request/sent`
     blocks: tuple[Block, ...]
-    finish: str | None = None
+    finish: str | None = None  # why the model stopped
     usage: Usage | None = None
-    interrupted: bool = False
+    interrupted: bool = False  # cut off: the visible prefix
     renamed: dict[str, str] | None = None  # new id: the id the model gave
-    dropped_calls: int = 0
+    dropped_calls: int = 0  # how many there were, of an answer that was cut off
 
 
 @register_fact
@@ -470,7 +528,7 @@ class RequestFailed(Fact, frozen=True):
     """An attempt failed; its chunks are nobody's."""
 
     type = "request/failed"
-    sent: int
+    sent: int  # the seq of its `request/sent`
     failure: Failure
 
 
@@ -483,10 +541,10 @@ class RetryScheduled(Fact, frozen=True):
     sent: int
     provider: str
     mode: Literal["normal", "always", "listener"]
-    policy_key: str
-    n: int
+    policy_key: str  # which policy
+    n: int  # from 1
     delay_ms: int
-    max: int | None = None
+    max: int | None = None  # none: without end
 
 
 @register_fact
@@ -503,9 +561,9 @@ class HistoryReplaced(Fact, frozen=True):
 
     type = "history/replaced"
     surface = True
-    first: int
-    last: int
-    messages: tuple[Message, ...]
+    first: int  # seq of a line of the history
+    last: int  # seq of a line of the history
+    messages: tuple[Message, ...]  # in their place
     why: Literal["compaction", "pruning", "repair"]
     by: str = ""
 
@@ -521,7 +579,7 @@ class ToolCalled(Fact, frozen=True):
     turn: int
     step: int
     index: int  # in the message, from 0
-    call_id: str
+    call_id: str  # the model's own; not unique
     name: str
     arguments: str  # the model's own text
     effect: Effect | None = None
@@ -534,8 +592,8 @@ class ToolPrepared(Fact, frozen=True):
 
     type = "tool/prepared"
     call: int
-    original: Any
-    effective: Any
+    original: Any  # the arguments as the model meant them
+    effective: Any  # the arguments that later lines speak of
     changes: tuple[Change, ...] = ()
     advice: tuple[Advice, ...] = ()
     said: tuple[Said, ...] = ()  # rewrite, advise, refuse CODE, context, error
@@ -567,8 +625,8 @@ class ApprovalAsked(Fact, frozen=True):
     approval_id: str
     call: int
     question: str
-    effective: Any
-    digest: str
+    effective: Any  # the arguments
+    digest: str  # of the tool's name and these arguments
     options: tuple[str, ...] = ("once",)  # and "session RULE", "always RULE": what else a yes may be
     expires: int | None = None  # epoch ms; without an answer by then it is a no
     by: str = ""  # who made it ask
@@ -594,6 +652,7 @@ class ApprovalDecided(Fact, frozen=True):
     edited: Any = None  # the arguments that run instead of those that were shown
     rule_written: str | None = None  # exactly the one that was offered
     scope: Literal["session", "always"] | None = None  # how long it is remembered
+    letter: Stamp | None = None
 
     def __post_init__(self) -> None:
         _keep_frozen(self, "edited")
@@ -617,8 +676,8 @@ class ToolStarted(Fact, frozen=True):
     type = "tool/started"
     barrier = "the body of an IDEMPOTENT or WRITE tool starts"
     call: int
-    digest: str
-    run: int = 1
+    digest: str  # of the tool's name and the arguments
+    run: int = 1  # from 1; more where a wrapper repeats it
     claims: ClaimedKeys | None = None
     sandbox: str | None = None  # how the tool's processes are confined, if anything asks for it
 
@@ -634,7 +693,7 @@ class ToolSettled(Fact, frozen=True):
     error: CallError | None = None
     contexts: tuple[Message, ...] = ()
     conclude: bool = False
-    ms: int = 0
+    ms: int = 0  # that it took
     review: bool = False  # a post listener or a finaliser had yet to see it
 
 
@@ -682,7 +741,7 @@ class ToolLate(Fact, frozen=True):
     call: int
     ok: bool
     summary: str
-    ms: int
+    ms: int  # that it took
 
 
 @register_fact
@@ -690,8 +749,8 @@ class SubcallStart(Fact, frozen=True):
     """A tool called another tool: admission of a nested call."""
 
     type = "subcall/start"
-    outer: int
-    id: str
+    outer: int  # the seq of the call within which it is
+    id: str  # unique within that call
     name: str
     arguments: Any
     effect: Effect | None = None
@@ -705,7 +764,7 @@ class SubcallEnd(Fact, frozen=True):
     """A nested call is over; its contexts ride on the outer result."""
 
     type = "subcall/end"
-    start: int
+    start: int  # the seq of its `subcall/start`
     ok: bool
     content: tuple[Text, ...] = ()
     error: CallError | None = None
@@ -725,11 +784,11 @@ class HookInvoked(Fact, frozen=True):
 
     type = "hook/invoked"
     hook_id: str
-    event: str
-    who: str
+    event: str  # of the hook surface
+    who: str  # the callback or program
     call: int | None = None
     dialect: str | None = None
-    file: str | None = None
+    file: str | None = None  # in which it is configured
     digest: str | None = None
 
 
@@ -740,11 +799,11 @@ class HookResulted(Fact, frozen=True):
     type = "hook/result"
     hook_id: str
     ms: int
-    said: Any = None
-    exit: int | None = None
+    said: Any = None  # the fields that it set
+    exit: int | None = None  # the exit code
     error: str | None = None
-    won: bool = False
-    unused: str | None = None
+    won: bool = False  # it decided
+    unused: str | None = None  # why it was not heard
 
     def __post_init__(self) -> None:
         _keep_frozen(self, "said")

@@ -9,14 +9,12 @@ values are kept once for both. Line 0 is the fork's own and names its parent.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from interlock.errors import IllegalFact, UsageError
+from interlock.errors import IllegalFact, SessionErased, UnknownSession, UsageError
 from interlock.log.event import Event
 from interlock.log.facts import (
     FORMAT,
@@ -25,13 +23,13 @@ from interlock.log.facts import (
     ParentSession,
     PolicyChanged,
     SessionCreated,
-    SessionOpened,
     TurnEnd,
     TurnStart,
 )
 from interlock.log.laws import forbidden
-from interlock.log.session import Session, check_format, checked_id, new_session_id, now_ms
+from interlock.log.session import Session, check_format, checked_id, new_session_id, now_ms, opening
 from interlock.log.state import State
+from interlock.log.tombstones import refuse_erased
 from interlock.version import VERSION
 
 if TYPE_CHECKING:
@@ -64,10 +62,12 @@ async def fork_session(
     Raises:
         UnknownSession, DuplicateSession: there is none of this id, or one of the new id.
         UsageError: the session has no closed turn of this number, or the redactor finds a secret in the new id.
+        SessionErased: what the session held was erased.
         UnknownFact, UnreadableLog, IllegalFact: the log cannot be read here, or breaks a law.
     """
     parent = await store.open(session_id, readonly=True)
     try:
+        refuse_erased(session_id, parent)
         lines = await _lines(parent)
     finally:
         await parent.close()
@@ -81,21 +81,48 @@ async def fork_session(
         created,
         format=FORMAT,
         session_id=made,
-        parent=ParentSession(session_id, boundary),
+        parent=ParentSession(session_id, boundary, _above(created)),
         package=VERSION,
     )
     inherited = [Event(0, now, lines[0].life, header), *lines[1 : boundary + 1]]
-    session = Session(made, await store.create(made), clock=clock, redactor=redactor)
+    journal = await store.create(made)
+    session = Session(made, journal, clock=clock, redactor=redactor)
     try:
         session.inherit(inherited)
         state = session.state
-        opened = SessionOpened(state.life + 1, "fork", host=socket.gethostname(), pid=os.getpid())
-        session.append(opened, *_since(state, later))
+        session.append(opening(state.life + 1, "fork", journal), *_since(state, later))
         await session.barrier()
+        await _still_there(session_id, store)
+    except SessionErased:
+        await session.close()
+        await store.remove({made: session.head})
+        raise
     except BaseException:
         await session.close()
         raise
     return session
+
+
+def _above(created: SessionCreated) -> tuple[str, ...]:
+    """Whose lines these are as well: whoever erases one of them finds a fork of a fork that is gone by then."""
+    parent = created.parent
+    return (parent.session, *parent.above) if parent is not None else ()
+
+
+async def _still_there(session_id: str, store: Store) -> None:
+    """Whoever erases a session looks for its forks, and may not have seen one that was still being made.
+
+    Raises:
+        SessionErased: what was copied should be gone.
+    """
+    try:
+        parent = await store.open(session_id, readonly=True)
+    except UnknownSession:
+        return  # deleted: what its forks hold is theirs
+    try:
+        refuse_erased(session_id, parent)
+    finally:
+        await parent.close()
 
 
 async def _lines(journal: Journal) -> list[Event]:

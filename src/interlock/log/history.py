@@ -74,6 +74,23 @@ class History:
         self._seqs: list[int] = []
         self._digests = bytearray()  # one after the other: as objects each would take four times as much
 
+    @classmethod
+    def restored(cls, messages: Iterable[Message], seqs: Iterable[int], digests: bytes) -> History:
+        """The history that was taken apart by `parts`.
+
+        Raises:
+            ValueError: these are not the parts of one.
+        """
+        made = cls()
+        made._row, made._seqs, made._digests = Row(messages), list(seqs), bytearray(digests)
+        if not len(made._row) == len(made._seqs) == len(digests) / _DIGEST_BYTES:
+            raise ValueError("a history has a line and a digest for each message")
+        return made
+
+    def parts(self) -> tuple[list[Message], list[int], bytes]:
+        """The messages of now, with the line and the running digest of each: copies, which do not change."""
+        return list(self._row), list(self._seqs), bytes(self._digests)
+
     def __len__(self) -> int:
         return len(self._row)
 

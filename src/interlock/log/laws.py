@@ -19,13 +19,17 @@ from interlock.log.facts import (
     AssistantChunk,
     AssistantMessage,
     BudgetWarned,
+    CancelRequested,
+    ContentErased,
     DecisionMade,
+    Erased,
     Fact,
     HistoryReplaced,
     InboxClaimed,
     InboxDropped,
     InboxReturned,
     InboxSpliced,
+    MailTaken,
     RequestFailed,
     RequestHeader,
     RequestSent,
@@ -33,6 +37,7 @@ from interlock.log.facts import (
     RetryStarted,
     SessionCreated,
     SessionOpened,
+    Stamp,
     StepEnd,
     StepStart,
     SubcallEnd,
@@ -50,6 +55,7 @@ from interlock.log.facts import (
 )
 from interlock.log.messages import ToolUse
 from interlock.log.state import Call, State, Step, Turn
+from interlock.log.tombstones import Shape
 
 
 class Breach(msgspec.Struct, frozen=True):
@@ -109,16 +115,26 @@ def unforked(state: State, fact: Fact) -> Breach | None:
 
 
 def check(events: Iterable[Event]) -> list[Breach]:
-    """Every law on any log: where it is broken, empty if nowhere.
+    """Every law on any log: where it is broken, empty if nowhere. Of an erased one, what its tombstones can break.
 
     Checking stops at the first breach that leaves the state of the log undefined.
     """
     state = State()
     breaches: list[Breach] = []
+    shape: Shape | None = None
+    expected = 0
     for event in events:
-        if event.seq != state.head + 1:
-            breaches.append(Breach(event.seq, "contiguous", f"expected seq {state.head + 1}"))
+        if event.seq != expected:
+            breaches.append(Breach(event.seq, "contiguous", f"expected seq {expected}"))
             return breaches
+        expected += 1
+        if event.seq == 0 and type(event.fact) is Erased:
+            shape = Shape()
+        if shape is not None:
+            amiss = shape.take(event)
+            if amiss is not None:
+                return [Breach(event.seq, *amiss)]
+            continue
         if event.seq == 0 and not isinstance(event.fact, SessionCreated):
             breaches.append(Breach(0, "created", f"a log starts with session/created, not {event.type}"))
             return breaches
@@ -132,7 +148,13 @@ def check(events: Iterable[Event]) -> list[Breach]:
         state.apply(event)
         if event.life != (state.life or 1):
             breaches.append(Breach(event.seq, "lives", f"written by life {event.life} in life {state.life}"))
+    if shape is not None and shape.unsaid is not None:
+        breaches.append(Breach(expected, *shape.unsaid))
     return breaches
+
+
+def _erased(state: State, fact: Erased | ContentErased) -> None:
+    raise Broken("erased", "one line of a log cannot be erased: a store erases all of them")
 
 
 def _turn(state: State) -> Turn:
@@ -192,6 +214,22 @@ def _spliced(state: State, fact: InboxSpliced) -> None:
         if message.id in seen or (message.id not in removed and state.queues.holds(message.id)):
             raise Broken("one pending", f"{message.id!r} is pending already")
         seen.add(message.id)
+    if fact.letter is not None:
+        _numbered(state, fact.letter)
+
+
+def _numbered(state: State, letter: Stamp) -> None:
+    if letter.number <= state.mail:
+        raise Broken("mail", f"letter {letter.number} comes after letter {state.mail}")
+
+
+def _mail_taken(state: State, fact: MailTaken) -> None:
+    _numbered(state, fact.letter)
+
+
+def _cancelled(state: State, fact: CancelRequested) -> None:
+    if fact.letter is not None:
+        _numbered(state, fact.letter)
 
 
 def _claimed(state: State, fact: InboxClaimed) -> None:
@@ -299,6 +337,8 @@ def _of_request(state: State, fact: AssistantChunk | AssistantMessage | RequestF
 
 def _message(state: State, fact: AssistantMessage) -> None:
     _of_request(state, fact)
+    if len(fact.blocks) < 2:
+        return
     ids = [block.id for block in fact.blocks if type(block) is ToolUse]
     if len(set(ids)) < len(ids):
         raise Broken("call id", f"two calls of one answer have one id: {ids}")
@@ -360,6 +400,8 @@ def _approval_decided(state: State, fact: ApprovalDecided) -> None:
         raise Broken("one answer", f"{fact.approval_id!r} is not open")
     if approval.call != fact.call or approval.digest != fact.digest:
         raise Broken("one answer", f"{fact.approval_id!r} was asked for another call or other arguments")
+    if fact.letter is not None:
+        _numbered(state, fact.letter)
 
 
 def _tool_started(state: State, fact: ToolStarted) -> None:
@@ -431,10 +473,14 @@ def _subcall_ended(state: State, fact: SubcallEnd) -> None:
 _RULES: dict[type[Fact], Callable[[State, Any], None]] = {
     SessionCreated: _created,
     SessionOpened: _opened,
+    Erased: _erased,
+    ContentErased: _erased,
     InboxSpliced: _spliced,
     InboxClaimed: _claimed,
     InboxReturned: _returned,
     InboxDropped: _dropped,
+    MailTaken: _mail_taken,
+    CancelRequested: _cancelled,
     TurnStart: _turn_started,
     TurnEnd: _turn_ended,
     StepStart: _step_started,

@@ -1,7 +1,8 @@
 """Runs of stream chunks, packed: a model streams a line for each token, and most of such a line is its envelope.
 
-Lives here: `runs`, which cuts chunk lines into runs, and `pack` / `unpack`, the bytes of one run. Lossless: where one
-chunk ends and when it came are kept, in about two bytes a chunk. Every store packs here.
+Lives here: `runs`, which cuts chunk lines into runs, `pack` / `unpack`, the bytes of one run, and `erased`, what is left
+of them when the content is erased. Lossless: where one chunk ends and when it came are kept, in about two bytes a chunk.
+Every store packs here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 
 from interlock.errors import UnreadableLog
 from interlock.log.event import Event
-from interlock.log.facts import AssistantChunk, ChunkKind
+from interlock.log.facts import AssistantChunk, ChunkKind, Erased
 
 MAX_RUN = 256  # lines in one run: what has to be unpacked to read one of them
 
@@ -43,8 +44,17 @@ class _Columns(msgspec.Struct, array_like=True, frozen=True):
     values: dict[int, Any]  # of the few lines that have one, by their place in the run
 
 
+class _Times(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    """What is left of a run whose content was erased."""
+
+    life: int
+    time: int  # of the first line
+    ticks: list[int]  # ms since the line before
+
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Columns).decode
+_decode_times = msgspec.msgpack.Decoder(_Times).decode
 _kind_and_block = attrgetter("kind", "block")
 
 
@@ -95,11 +105,16 @@ def unpack(first: int, data: bytes) -> list[Event]:
     """
     try:
         columns = _decode(data)
+    except msgspec.MsgspecError as error:
+        if (tombstones := _unpack_erased(first, data)) is not None:
+            return tombstones
+        raise _no_run(first, error) from None
+    try:
         text = columns.text.decode("utf-8", "surrogatepass")
         kinds = [key for count, *key in columns.kinds for _ in range(count)]
         lines = list(zip(kinds, columns.ticks, columns.lengths, strict=True))
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise UnreadableLog(first, f"a packed run of assistant/chunk: {error}") from None
+    except ValueError as error:
+        raise _no_run(first, error) from None
     sent, life, time, values = columns.sent, columns.life, columns.time, columns.values
     events = []
     at = 0
@@ -109,3 +124,34 @@ def unpack(first: int, data: bytes) -> list[Event]:
         at += length
         events.append(Event(first + i, time, life, fact))
     return events
+
+
+def erased(run: Run) -> Run:
+    """The run without its content: how many lines there were, and when each came. It may be erased already."""
+    try:
+        columns = _decode(run.data)
+        left = _Times(run.life, columns.time, columns.ticks)
+    except msgspec.MsgspecError:
+        try:
+            left = _decode_times(run.data)
+        except msgspec.MsgspecError:  # what is broken goes as well; its lines are as old as the last of them
+            left = _Times(run.life, run.time, [0] * run.count)
+    if len(left.ticks) != run.count:
+        left = _Times(run.life, run.time, [0] * run.count)
+    return msgspec.structs.replace(run, data=_encode(left))
+
+
+def _unpack_erased(first: int, data: bytes) -> list[Event] | None:
+    try:
+        left = _decode_times(data)
+    except msgspec.MsgspecError:
+        return None
+    time, events = left.time, []
+    for seq, tick in enumerate(left.ticks, first):
+        time += tick
+        events.append(Event(seq, time, left.life, Erased(AssistantChunk.type)))
+    return events
+
+
+def _no_run(first: int, error: Exception) -> UnreadableLog:
+    return UnreadableLog(first, f"a packed run of assistant/chunk: {error}")

@@ -13,18 +13,22 @@ import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import get_ident
 from time import gmtime, strftime, time
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
+
+import msgspec
 
 from interlock.errors import (
+    DuplicateSession,
     IllegalFact,
     ReadOnlySession,
     SessionClosed,
     SessionError,
     StoreFailed,
+    UnknownFact,
     UnknownSession,
+    UnreadableLog,
     UsageError,
     WrongThread,
     said_error,
@@ -34,18 +38,22 @@ from interlock.log.closing import CRASHED, Redo, closers, end_started
 from interlock.log.event import Event
 from interlock.log.facts import (
     FORMAT,
+    Erased,
     Fact,
     ObserverFailed,
     SessionCreated,
     SessionOpened,
     SessionRepaired,
+    StepEnd,
     ToolCalled,
     ToolResulted,
     ToolSettled,
+    TurnEnd,
 )
 from interlock.log.history import History
 from interlock.log.laws import Broken, forbidden, law_of, miscited, unforked
 from interlock.log.state import Change, State, change_of
+from interlock.log.tombstones import erasure_of, refuse_erased
 from interlock.version import VERSION
 
 if TYPE_CHECKING:
@@ -57,7 +65,15 @@ if TYPE_CHECKING:
 _Rules: TypeAlias = tuple[
     Callable[[State, Any], None] | None, Callable[[State, Any], Spans] | None, Change | None, bool
 ]
-_rules: dict[type[Fact], _Rules] = {}
+
+
+class _RulesByClass(dict[type[Fact], _Rules]):
+    def __missing__(self, cls: type[Fact]) -> _Rules:
+        rules = self[cls] = law_of(cls), citing(cls), change_of(cls), cls.ignorable
+        return rules
+
+
+_rules = _RulesByClass()
 
 F = TypeVar("F", bound=Fact)
 T = TypeVar("T")
@@ -65,10 +81,11 @@ Observer = Callable[[Event], None]
 Dispose = Callable[[], None]
 
 _CHECKED = 256  # events that `follow` reads at once
+_AT_ONCE = 1000  # lines that are replayed before others on the event loop have a turn
+_LINES_BETWEEN = 1000  # from one checkpoint to the next, at least: they are replayed in a few milliseconds
 
 
-@dataclass(frozen=True, slots=True)
-class _Listening:
+class _Listening(msgspec.Struct, frozen=True):
     who: str
     fn: Observer
 
@@ -128,6 +145,10 @@ class Session:
         self._telling = False
         self._followers: set[asyncio.Future[None]] = set()
         self._closed = False
+        self._kept = -1  # the last line of the folds that the store has, or was given
+        if self.durable and not readonly:
+            self.observe(self._keep, StepEnd, TurnEnd)
+            journal.on_failure(self._wake_followers)
 
     # Reading
 
@@ -135,6 +156,11 @@ class Session:
     def events(self) -> Events:
         """The lines of the log: `events[3]`, `events[10:20]`, `for event in events`."""
         return Events(self._journal)
+
+    @property
+    def journal(self) -> Journal:
+        """Where its lines are kept, and its letters wait."""
+        return self._journal
 
     @property
     def head(self) -> int:
@@ -145,6 +171,11 @@ class Session:
     def history(self) -> History:
         """What the model has been told."""
         return self.state.history
+
+    @property
+    def erasure(self) -> Event | None:
+        """The line that says who erased what the session held, if that was done."""
+        return erasure_of(self._journal)
 
     @property
     def open(self) -> bool:
@@ -175,14 +206,22 @@ class Session:
     # Opening
 
     async def _load(self, redo: Redo | None) -> None:
+        first = self._go_on()
         state = self.state
-        for event in self._journal.read(0, None):
-            if isinstance(event.fact, SessionCreated):
-                check_format(event.fact)
-            breach = forbidden(state, event.fact) or unforked(state, event.fact)
+        for event in self._journal.read(first, None):
+            fact, seq = event.fact, event.seq
+            if seq == 0 and isinstance(fact, SessionCreated):
+                check_format(fact)
+            breach = forbidden(state, fact)
+            if breach is None and state.created is not None and state.created.parent is not None:
+                breach = unforked(state, fact)
             if breach is not None:
+                if seq == 0 and type(fact) is Erased and self._load_erased():
+                    return
                 raise IllegalFact(breach.law, breach.problem, seq=breach.seq)
             state.apply(event)
+            if not seq % _AT_ONCE:
+                await asyncio.sleep(0)
         if state.created is None:
             raise UnknownSession(self.id)  # made, and lost before its first line was on disk
         parent = state.created.parent
@@ -193,9 +232,44 @@ class Session:
             )
         if self.readonly:
             return
-        self.append(SessionOpened(state.life + 1, "resume", host=socket.gethostname(), pid=os.getpid()))
+        self.append(opening(state.life + 1, "resume", self._journal))
         self._repair(redo)
         await self.barrier()
+
+    def _go_on(self) -> int:
+        """Begin with the folds that the store has kept, if they are of this log; the first line that they lack."""
+        journal = self._journal
+        kept = journal.checkpoint
+        if kept is None:
+            return 0
+        journal.checkpoint = None  # it may be large
+        from interlock.log.checkpoint import restored
+
+        found = restored(kept, self.id, journal.head)
+        if found is None:
+            return 0
+        try:
+            last = next(journal.read(kept.seq, kept.seq))
+        except (UnknownFact, UnreadableLog):
+            return 0
+        if not found.fits(last):
+            return 0
+        self.state, self._kept = found.state, kept.seq
+        return kept.seq + 1
+
+    def _load_erased(self) -> bool:
+        """Whether it is an erased session, which is opened for reading; there is nothing to fold but where it ends.
+
+        Raises:
+            SessionErased: it was to be written to.
+        """
+        if not self.readonly:
+            refuse_erased(self.id, self._journal)
+        if self.erasure is None:
+            return False
+        for event in self._journal.read(0, None):
+            self.state.apply(event)
+        return True
 
     def _repair(self, redo: Redo | None) -> None:
         step = self.state.step
@@ -239,86 +313,105 @@ class Session:
             IllegalFact: a law forbids one of them.
             SessionClosed, ReadOnlySession, StoreFailed, WrongThread: nothing can be appended.
         """
-        if self._closed:
-            raise SessionClosed(self.id)
-        if self.readonly:
-            raise ReadOnlySession(self.id)
-        if get_ident() != self._thread:
-            raise WrongThread("append")
         journal = self._journal
-        if journal.failure is not None:
-            raise journal.failure
+        if self._closed or self.readonly or get_ident() != self._thread or journal.failure is not None:
+            raise self._refusal()
         if self.redactor is not None and not redacted:
             facts = tuple([self.redactor.value(fact) for fact in facts])
-        clock = self._simulated
+        state, clock = self.state, self._simulated
         now = int(time() * 1000) if clock is None else clock()
-        if now == self.state.time:
-            now = self.state.time  # the same object: most lines share their millisecond with the one before
-        if len(facts) == 1:
-            fact, state = facts[0], self.state
-            rules = _rules.get(type(fact)) or _rules_of(type(fact))
-            event = self._next(fact, rules, now, causes)
-            events: tuple[Event, ...] = (event,)
-            try:
-                journal.write(events)
-            except StoreFailed:
-                self._wake_followers()  # nothing more will come
-                raise
-            # As `State.apply`, without its look-up: this is the way of nearly every line.
-            seq = state.head = event.seq
-            change = rules[2]
-            if change is not None:
-                change(state, seq, fact, event)
-            state.time = now
-        else:
-            events = self._append_all(facts, now, causes)
+        if now == state.time:
+            now = state.time  # the same object: most lines share their millisecond with the one before
+        alone = len(facts) == 1  # nearly always
+        made: list[Event] = []
         observers = self._observers
-        if observers:
-            for event in events:
-                if type(event.fact) in observers or None in observers:
-                    self._untold.append(event)
-            if self._untold and not self._telling:
+        heard = False
+        try:
+            for fact in facts:
+                cls = type(fact)
+                law, cites, change, ignorable = _rules[cls]
+                if law is not None:
+                    try:
+                        law(state, fact)
+                    except Broken as broken:
+                        problem = f"{fact.type}: {broken.problem}"
+                        raise IllegalFact(broken.law, problem, seq=state.head + 1) from None
+                seq, life = state.head + 1, state.life
+                if life == 0 or cls is SessionOpened:
+                    life = self._beginning(fact)
+                if causes is not None:
+                    self._check_cited(fact, causes)
+                    event = Event(seq, now, life, fact, causes, ignorable)
+                else:
+                    cited = cites(state, fact) if cites is not None else ()
+                    event = Event(seq, now, life, fact, cited, ignorable)
+                if alone:
+                    journal.write((event,))
+                # As `State.apply`, without its look-up.
+                state.head = seq
+                if change is not None:
+                    change(state, seq, fact, event)
+                state.time = now
+                made.append(event)
+                if cls in observers:
+                    heard = True
+            if not alone and made:
+                journal.write(made)
+        except BaseException as error:
+            if made:  # all or none
+                self._undo()
+            if isinstance(error, StoreFailed):
+                self._wake_followers()  # nothing more will come
+            raise
+        if heard or None in observers:
+            self._untold += [event for event in made if type(event.fact) in observers or None in observers]
+            if not self._telling:
                 self._tell()
         if self._followers:
             self._wake_followers()
-        return events
-
-    def _next(self, fact: Fact, rules: _Rules, now: int, causes: Spans | None) -> Event:
-        """The next line with this fact, if it is lawful."""
-        state = self.state
-        law, cites, _, ignorable = rules
-        if law is not None:
-            try:
-                law(state, fact)
-            except Broken as broken:
-                raise IllegalFact(broken.law, f"{fact.type}: {broken.problem}", seq=state.head + 1) from None
-        if state.head < 0 and type(fact) is not SessionCreated:
-            raise IllegalFact("created", f"a log starts with session/created, not {fact.type}", seq=0)
-        if causes is None:
-            causes = cites(state, fact) if cites is not None else ()
-        elif (breach := miscited(state, fact, causes)) is not None:
-            raise IllegalFact(breach.law, breach.problem, seq=breach.seq)
-        # An opening is the first line of its own life.
-        life = fact.life if type(fact) is SessionOpened else state.life or 1
-        return Event(state.head + 1, now, life, fact, causes, ignorable)
-
-    def _append_all(self, facts: tuple[Fact, ...], now: int, causes: Spans | None) -> tuple[Event, ...]:
-        made: list[Event] = []
-        try:
-            for fact in facts:
-                event = self._next(fact, _rules_of(type(fact)), now, causes)
-                self.state.apply(event)
-                made.append(event)
-            if made:
-                self._journal.write(made)
-        except BaseException:
-            # All or none: the folds have run ahead of the log, so they are made anew from it.
-            self.state = State()
-            for event in self._journal.read(0, None):
-                self.state.apply(event)
-            self._wake_followers()  # if the store has failed, nothing more will come
-            raise
         return tuple(made)
+
+    def _refusal(self) -> Exception:
+        """Why nothing can be appended."""
+        if self._closed:
+            return SessionClosed(self.id)
+        if self.readonly:
+            return ReadOnlySession(self.id)
+        if get_ident() != self._thread:
+            return WrongThread("append")
+        assert self._journal.failure is not None
+        return self._journal.failure
+
+    def _beginning(self, fact: Fact) -> int:
+        """The life of a line that opens it, or comes before any is open."""
+        if self.state.head < 0 and type(fact) is not SessionCreated:
+            raise IllegalFact("created", f"a log starts with session/created, not {fact.type}", seq=0)
+        return fact.life if type(fact) is SessionOpened else self.state.life or 1
+
+    def _check_cited(self, fact: Fact, causes: Spans) -> None:
+        breach = miscited(self.state, fact, causes)
+        if breach is not None:
+            raise IllegalFact(breach.law, breach.problem, seq=breach.seq)
+
+    def _undo(self) -> None:
+        """The folds have run ahead of the log: they are made anew from it."""
+        self.state = State()
+        for event in self._journal.read(0, None):
+            self.state.apply(event)
+
+    def _keep(self, told: Event) -> None:
+        """Have the folds kept by the store when much has come since the last time, for whoever opens the session next.
+
+        It is linear in the history, and so seldom that every line pays a constant share of it: after twice as many
+        lines as there are messages, or when there are twice as many lines as the last time.
+        """
+        state, kept = self.state, self._kept
+        if state.head - kept >= max(_LINES_BETWEEN, min(2 * len(state.history), kept)):
+            from interlock.log.checkpoint import Snapshot, can_be_kept
+
+            if can_be_kept(state):
+                self._kept = state.head
+                self._journal.keep(Snapshot(self.id, state, self.events[state.head]))
 
     async def barrier(self) -> None:
         """Wait until all that was appended is on disk.
@@ -436,11 +529,9 @@ class Session:
         await self._journal.close()
 
 
-def _rules_of(cls: type[Fact]) -> _Rules:
-    rules = _rules.get(cls)
-    if rules is None:
-        rules = _rules[cls] = law_of(cls), citing(cls), change_of(cls), cls.ignorable
-    return rules
+def opening(life: int, how: Literal["new", "resume", "fork"], journal: Journal) -> SessionOpened:
+    """The line that says who writes from here on."""
+    return SessionOpened(life, how, host=socket.gethostname(), pid=os.getpid(), lease=journal.fence)
 
 
 def _simulated_clock() -> Callable[[], int] | None:
@@ -474,6 +565,19 @@ def checked_id(session_id: str, redactor: Redactor | None) -> str:
     return session_id
 
 
+async def _new_journal(
+    store: Store, session_id: str | None, clock: Callable[[], int] | None, redactor: Redactor | None
+) -> tuple[str, Journal]:
+    while True:
+        made = checked_id(session_id or new_session_id(now_ms(clock)), redactor)
+        try:
+            return made, await store.create(made)
+        except DuplicateSession:
+            # Of a thousand ids that are made in one second, two are the same, one time in thirty.
+            if session_id is not None:
+                raise
+
+
 async def create_session(
     store: Store,
     session_id: str | None = None,
@@ -488,11 +592,11 @@ async def create_session(
     Raises:
         SessionError: there is one of this id. UsageError: the redactor finds a secret in the id.
     """
-    made = checked_id(session_id or new_session_id(now_ms(clock)), redactor)
-    session = Session(made, await store.create(made), clock=clock, redactor=redactor)
+    made, journal = await _new_journal(store, session_id, clock, redactor)
+    session = Session(made, journal, clock=clock, redactor=redactor)
     session.append(
         SessionCreated(FORMAT, made, cwd, agent, package=VERSION),
-        SessionOpened(1, "new", host=socket.gethostname(), pid=os.getpid()),
+        opening(1, "new", session._journal),
     )
     return session
 
@@ -516,12 +620,13 @@ async def open_session(
 
     Raises:
         UnknownSession: there is none of this id.
+        SessionErased: what it held was erased, and it is not opened read-only.
         UnknownFact, UnreadableLog: the log has a line that cannot be read here, or a newer format.
         SessionError: the log breaks a law; `interlock check` says where.
     """
     session = Session(
         session_id,
-        await store.open(session_id, readonly=readonly),
+        await store.open(session_id, readonly=readonly, checkpoint=True),
         clock=clock,
         readonly=readonly,
         redactor=redactor,

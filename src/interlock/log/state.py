@@ -24,10 +24,12 @@ from interlock.log.facts import (
     Fact,
     GrantRevoked,
     HistoryReplaced,
+    HookInvoked,
     InboxClaimed,
     InboxDropped,
     InboxReturned,
     InboxSpliced,
+    MailTaken,
     PolicyChanged,
     RequestFailed,
     RequestHeader,
@@ -127,15 +129,14 @@ class Owed:
         self.result = result  # the seq of the result: its place in the order of arrival
 
 
-class Request:
+class Request(msgspec.Struct, eq=False):
     """An attempt that was sent and has neither message nor failure."""
 
-    __slots__ = ("assembly", "seq", "spans")
-
-    def __init__(self, seq: int) -> None:
-        self.seq = seq
-        self.assembly = Assembly()
-        self.spans: list[list[int]] = []  # [first, last] of its chunks, split by any other line
+    seq: int
+    assembly: Assembly = msgspec.field(default_factory=Assembly)
+    spans: list[list[int]] = msgspec.field(
+        default_factory=list
+    )  # [first, last] of its chunks, split by any other line
 
     def add(self, seq: int, chunk: AssistantChunk) -> None:
         spans = self.spans
@@ -149,53 +150,29 @@ class Request:
         return tuple([first if first == last else (first, last) for first, last in self.spans])
 
 
-class Call:
+class Call(msgspec.Struct, eq=False):
     """One call of the open step, or a nested one."""
 
-    __slots__ = (
-        "abandoned",
-        "approval",
-        "approved",
-        "called",
-        "decided",
-        "decision",
-        "digest",
-        "effect",
-        "index",
-        "nested",
-        "outer",
-        "prepared",
-        "result",
-        "runs",
-        "seq",
-        "settled",
-        "settled_seq",
-        "started_ms",
-        "use",
-        "verdict",
-    )
-
-    def __init__(self, index: int, use: ToolUse) -> None:
-        self.index = index
-        self.use = use
-        self.seq = -1  # of its tool/call
-        self.called = False
-        self.effect: str | None = None
-        self.prepared = False  # somebody rewrote it or advised
-        self.decided = -1  # seq of its last tool/decided
-        self.verdict: str | None = None
-        self.decision: ToolDecided | None = None  # the last one
-        self.approval: Approval | None = None
-        self.approved = False
-        self.runs = 0
-        self.started_ms: int | None = None
-        self.digest = ""
-        self.settled: ToolSettled | None = None
-        self.settled_seq = -1
-        self.abandoned = False
-        self.result = -1  # seq of its result
-        self.outer: Call | None = None
-        self.nested = 0  # calls that it has made, and that have no end
+    index: int
+    use: ToolUse
+    seq: int = -1  # of its tool/call
+    called: bool = False
+    effect: str | None = None
+    prepared: bool = False  # somebody rewrote it or advised
+    decided: int = -1  # seq of its last tool/decided
+    verdict: str | None = None
+    decision: ToolDecided | None = None  # the last one
+    approval: Approval | None = None
+    approved: bool = False
+    runs: int = 0
+    started_ms: int | None = None
+    digest: str = ""
+    settled: ToolSettled | None = None
+    settled_seq: int = -1
+    abandoned: bool = False
+    result: int = -1  # seq of its result
+    outer: Call | None = None
+    nested: int = 0  # calls that it has made, and that have no end
 
     @property
     def running(self) -> bool:
@@ -235,37 +212,20 @@ class Approval:
         return self.answer.edited if self.answer is not None else None
 
 
-class Step:
-    __slots__ = (
-        "by_seq",
-        "calls",
-        "concluded",
-        "message",
-        "next_call",
-        "next_result",
-        "number",
-        "request",
-        "seq",
-        "stopped",
-        "subcalls",
-        "waiting",
-    )
-
-    def __init__(self, seq: int, number: int) -> None:
-        self.seq = seq
-        self.number = number
-        self.request: Request | None = None
-        self.message = -1  # seq of its assistant message
-        self.calls: list[Call] = []
-        self.by_seq: dict[int, Call] = {}  # calls and nested calls
-        self.next_call = 0
-        self.next_result = 0
-        self.subcalls: dict[int, Call] = {}  # nested calls without an end, by seq
-        self.waiting: dict[
-            int, Call
-        ] = {}  # calls of the answer that were asked about, and neither started nor settled
-        self.stopped = False  # a committed result ends the turn after this batch
-        self.concluded = False  # a committed result lets the turn end after this batch
+class Step(msgspec.Struct, eq=False):
+    seq: int
+    number: int
+    request: Request | None = None
+    message: int = -1  # seq of its assistant message
+    calls: list[Call] = msgspec.field(default_factory=list)
+    by_seq: dict[int, Call] = msgspec.field(default_factory=dict)  # calls and nested calls
+    next_call: int = 0
+    next_result: int = 0
+    subcalls: dict[int, Call] = msgspec.field(default_factory=dict)  # nested calls without an end, by seq
+    #: Calls of the answer that were asked about, and neither started nor settled.
+    waiting: dict[int, Call] = msgspec.field(default_factory=dict)
+    stopped: bool = False  # a committed result ends the turn after this batch
+    concluded: bool = False  # a committed result lets the turn end after this batch
 
 
 class Turn:
@@ -342,8 +302,12 @@ class State:
         "header_life",
         "header_seq",
         "history",
+        "hooks",
         "life",
+        "mail",
+        "opened_seq",
         "preset",
+        "preset_seq",
         "queues",
         "runtime",
         "step",
@@ -358,10 +322,12 @@ class State:
         self.head = -1  # seq of the last event
         self.time = 0  # of the last event, epoch ms
         self.life = 0
+        self.opened_seq = -1  # of its first line
         self.turns = 0  # the number of the last turn
         self.turn: Turn | None = None
         self.step: Step | None = None  # of the open turn
         self.queues = Queues()
+        self.mail = 0  # the number of the last letter that was taken
         self.claim: Claim | None = None
         self.approvals: dict[str, Approval] = {}  # undecided ones
         self.history = History()
@@ -369,8 +335,10 @@ class State:
         self.header_seq = -1
         self.header_life = 0
         self.preset: PolicyChanged | None = None
+        self.preset_seq = -1
         self.grants: dict[str, int] = {}  # rules that are allowed for this session: the line that says so
         self.runtime: dict[str, str] = {}  # the last runtime context by its source's name
+        self.hooks: dict[str, int] = {}  # hooks that have run, by digest: the line that says so first
         self.tally = Tally()
 
     def apply(self, event: Event) -> None:
@@ -408,19 +376,26 @@ class State:
 
     def _opened(self, seq: int, fact: SessionOpened, event: Event) -> None:
         self.life = fact.life
+        self.opened_seq = seq
         if fact.how == "fork":
             self.queues = Queues()  # what its parent had pending is its parent's
+            self.mail = 0  # and so is its mailbox
         turn = self.turn
         if turn is not None and turn.still_since is None:
             turn.waited_ms += event.time - self.time  # nobody drove it
 
     def _policy(self, seq: int, fact: PolicyChanged, event: Event) -> None:
-        self.preset = fact
+        self.preset, self.preset_seq = fact, seq
 
     def _spliced(self, seq: int, fact: InboxSpliced, event: Event) -> None:
         queue = self.queues.of(fact.list)
         inserted = [Waiting(message, seq, fact.wake) for message in fact.inserted]
         queue[fact.start : fact.start + fact.removed] = inserted
+        if fact.letter is not None:
+            self.mail = fact.letter.number
+
+    def _mail_taken(self, seq: int, fact: MailTaken, event: Event) -> None:
+        self.mail = fact.letter.number
 
     def _claimed(self, seq: int, fact: InboxClaimed, event: Event) -> None:
         queues = self.queues
@@ -472,6 +447,8 @@ class State:
         self.turn = None
 
     def _cancelled(self, seq: int, fact: CancelRequested, event: Event) -> None:
+        if fact.letter is not None:
+            self.mail = fact.letter.number
         turn = self.turn
         if turn is None:
             return
@@ -534,8 +511,9 @@ class State:
         step.message = seq
         if fact.finish == "max-tokens":
             turn.max_tokens = True
-        uses = [block for block in fact.blocks if type(block) is ToolUse]
-        step.calls = [Call(i, use) for i, use in enumerate(uses)]
+        for block in fact.blocks:
+            if type(block) is ToolUse:
+                step.calls.append(Call(len(step.calls), block))
         if fact.blocks:
             self.history.append(seq, Message(role="assistant", content=fact.blocks, source=MODEL))
         if fact.usage is not None:
@@ -587,6 +565,8 @@ class State:
     def _approval_decided(self, seq: int, fact: ApprovalDecided, event: Event) -> None:
         approval = self.approvals.pop(fact.approval_id)
         approval.answer = fact
+        if fact.letter is not None:
+            self.mail = fact.letter.number
         if fact.rule_written is not None and fact.scope == "session":
             self.grants[fact.rule_written] = seq
         call, turn = self.call(fact.call), self.turn
@@ -682,6 +662,10 @@ class State:
         if not outer.nested and outer.running:
             self._runs(event, 1)
 
+    def _hooked(self, seq: int, fact: HookInvoked, event: Event) -> None:
+        if fact.digest is not None:
+            self.hooks.setdefault(fact.digest, seq)
+
 
 Change: TypeAlias = Callable[[State, int, Any, Event], None]
 
@@ -699,6 +683,7 @@ _CHANGES: dict[type[Fact], Change] = {
     InboxClaimed: State._claimed,
     InboxReturned: State._returned,
     InboxDropped: State._dropped,
+    MailTaken: State._mail_taken,
     TurnStart: State._turn_started,
     TurnEnd: State._turn_ended,
     CancelRequested: State._cancelled,
@@ -724,4 +709,5 @@ _CHANGES: dict[type[Fact], Change] = {
     ToolAbandoned: State._abandoned,
     SubcallStart: State._subcall_started,
     SubcallEnd: State._subcall_ended,
+    HookInvoked: State._hooked,
 }

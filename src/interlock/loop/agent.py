@@ -16,8 +16,6 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, assert_never, get_args
 
-import msgspec
-
 from interlock.context.sections import Instructions, sections
 from interlock.context.workspace import WorkspaceContext
 from interlock.errors import (
@@ -40,6 +38,7 @@ from interlock.log.facts import (
     InboxDropped,
     ListName,
     Section,
+    Stamp,
     ToolSpec,
     TurnEnd,
 )
@@ -62,6 +61,7 @@ from interlock.log.strictjson import FrozenDict, NotJSON, freeze
 from interlock.loop.budget import Budget, Meter
 from interlock.loop.harness import Harness, Layer
 from interlock.loop.inbox import Inbox, checked
+from interlock.loop.mail import Incoming
 from interlock.loop.points import (
     EVENT,
     INBOX,
@@ -76,6 +76,7 @@ from interlock.loop.points import (
 from interlock.loop.request import Assembler
 from interlock.loop.result import Receipt, TurnResult
 from interlock.loop.status import Status
+from interlock.loop.stop import cause_of, grace_ms
 from interlock.loop.threadsafe import Threadsafe
 from interlock.loop.turn import TurnRun
 from interlock.models.protocol import Model
@@ -85,7 +86,6 @@ from interlock.policy.approval import ApproverFunction
 from interlock.policy.approvals.service import Approvals
 from interlock.policy.policy import GivenRules, Policy, rules_given
 from interlock.policy.preset import Preset
-from interlock.policy.proposing import propose
 from interlock.policy.rules.ruleset import RuleSet
 from interlock.tools.call import ToolCall
 from interlock.tools.confinement import Confinement, SandboxMode
@@ -179,7 +179,7 @@ class Agent(Layer):
         self.approvals = Approvals(
             approver if approver is not None else self.harness.approver,
             lifetime=approval_timeout,
-            propose=propose,
+            propose=_propose,
         )
         self._budgets = (self.harness.limit, self.harness.budget, budget)
         self.pool = checked_pool(pool if pool is not None else self.harness.pool)
@@ -227,6 +227,7 @@ class Agent(Layer):
         self._abandoned: set[asyncio.Task[None]] = set()
         self._last_result: TurnResult | None = None
         self._unobserve: Callable[[], None] | None = None
+        self._mail: Incoming | None = None
         self.threadsafe = Threadsafe(self)
 
     # Opening and closing
@@ -274,7 +275,13 @@ class Agent(Layer):
         self._put_policy_in_force()
         self.harness.joined(self)
         how = "new" if self._resume is None else "resume" if self._fork is None else "fork"
-        await self._announce(SESSION_START, SessionStart(self, how))
+        self._mail = Incoming(self)
+        try:
+            await self._mail.open(new=how != "resume")
+            await self._announce(SESSION_START, SessionStart(self, how))
+        except BaseException:  # cancelled, most likely: nobody will leave what was not entered
+            await self.aclose()
+            raise
         if session.open:
             self._start()
         if self._resume_pending:
@@ -313,6 +320,8 @@ class Agent(Layer):
             return
         if self._session is not None and not self._disposed:
             self._disposed = True
+            if self._mail is not None:
+                self._mail.stop()
             if self._can_be_left:
                 self._leave()
             elif self._signal is not None:
@@ -330,6 +339,8 @@ class Agent(Layer):
                 stack.push_async_callback(model.aclose)
             if self._session is not None:
                 stack.push_async_callback(self._session.close)
+            if self._mail is not None:
+                stack.push_async_callback(self._mail.close)
             stack.callback(self._end_waiting)
             stack.callback(self.harness.left, self)
             stack.callback(self.scope.close)
@@ -605,10 +616,8 @@ class Agent(Layer):
             StoreFailed: it cannot be put on record; what runs is told all the same.
         """
         self._reachable("cancel")
-        seconds: object = grace
-        if seconds is not None and not (isinstance(seconds, (int, float)) and 0 <= seconds < float("inf")):
-            raise UsageError(f"grace is a number of seconds from 0, not {grace!r}")
-        self._cancel(_cause(cause), keep_inbox=bool(keep_inbox), grace=grace)
+        grace_ms(grace)
+        self._cancel(cause_of(cause), keep_inbox=bool(keep_inbox), grace=grace)
         if self._broken is not None:
             raise self._broken
 
@@ -628,17 +637,17 @@ class Agent(Layer):
 
     # Stopping
 
-    def _cancel(self, cause: Cause, *, keep_inbox: bool, grace: float | None) -> None:
+    def _cancel(
+        self, cause: Cause, *, keep_inbox: bool, grace: float | None, letter: Stamp | None = None
+    ) -> None:
         session, inbox = self.session, self.inbox
         signal, turn = self._signal, session.state.turn
         running = self._drive_task is not None
         discarded = () if keep_inbox else inbox.next_step + inbox.next_turn
         facts: list[Fact] = []
-        if running or discarded:
-            grace_ms = round(grace * 1000) if grace is not None else None
-            facts.append(
-                CancelRequested(cause, turn.number if turn is not None else None, keep_inbox, grace_ms)
-            )
+        if running or turn is not None or discarded:
+            number = turn.number if turn is not None else None
+            facts.append(CancelRequested(cause, number, keep_inbox, grace_ms(grace), letter))
             if not keep_inbox:
                 facts += inbox.clearing()
             for approval in session.state.approvals.values():
@@ -700,7 +709,10 @@ class Agent(Layer):
         if self._drive_task is None:
             assert self._loop is not None
             # The turn that an earlier life has left is open already: a cancel may come before the task runs.
-            self._signal = Signal() if self.session.open else None
+            turn = self.session.state.turn
+            self._signal = Signal() if turn is not None else None
+            if self._signal is not None and turn is not None and turn.cancel is not None:
+                self._signal.set(turn.cancel.cause)  # before it was taken up
             self._drive_task = self._loop.create_task(self._drive(), name="interlock-drive")
             self._set_status(Status.RUNNING)  # whoever is told of it may stop the drive already
 
@@ -926,17 +938,10 @@ class Agent(Layer):
         return self._failure or self.session.failure
 
 
-def _cause(given: CauseKind | Cause) -> Cause:
-    """
-    Raises:
-        UsageError: it could not be read back from the log.
-    """
-    try:
-        cause = Cause(given) if isinstance(given, str) else given
-        return msgspec.json.decode(msgspec.json.encode(cause), type=Cause)
-    except (msgspec.MsgspecError, TypeError, ValueError) as error:
-        kinds = ", ".join(get_args(CauseKind))
-        raise UsageError(f"{given!r} is no cause: {error}. Name one of {kinds}, or give a Cause.") from None
+def _propose(call: ToolCall) -> str | None:
+    from interlock.policy.proposing import propose  # with the rules, once somebody is asked
+
+    return propose(call)
 
 
 def _today() -> date:

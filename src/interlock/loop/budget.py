@@ -6,8 +6,9 @@ Lives here: `Budget`, and `Meter`, which holds budgets against the counts of the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from interlock.errors import ConfigError
 from interlock.log.reasons import OverBudget
@@ -16,8 +17,7 @@ from interlock.log.strictjson import FrozenDict
 from interlock.log.tally import Tally
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """Limits; those left out do not limit. Reaching one ends the turn with the reason `budget`.
 
     steps, requests (retries included), tokens (in and out): whole numbers. tool_calls: a number in all, or a mapping
@@ -49,7 +49,7 @@ class Budget:
         if isinstance(calls, Mapping):
             if not all(isinstance(name, str) for name in calls):
                 raise ConfigError(f"budget: tool_calls names tools by their names, not {list(calls)!r}")
-            object.__setattr__(self, "tool_calls", FrozenDict(calls))
+            msgspec.structs.force_setattr(self, "tool_calls", FrozenDict(calls))
             numbers |= {f"tool_calls[{name!r}]": limit for name, limit in calls.items()}
         else:
             numbers["tool_calls"] = calls

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from interlock.errors import UsageError
 from interlock.intercept.decisions import Deny
 from interlock.intercept.scope import Dispose, Scope
-from interlock.log.stores.memory import MemoryStore
+from interlock.log.stores.memory.store import MemoryStore
 from interlock.log.stores.store import Store
 from interlock.loop.budget import Budget
-from interlock.loop.hooks import HookSurface
 from interlock.loop.points import On
 from interlock.models.protocol import Model
 from interlock.models.retry import RetryPolicy
@@ -34,6 +33,7 @@ from interlock.tools.scheduler import checked_pool
 if TYPE_CHECKING:
     from interlock.log.redaction.redactor import Redactor
     from interlock.loop.agent import Agent
+    from interlock.loop.hooks import HookSurface
 
 Guard = Callable[[ToolCall], Deny | None]
 
@@ -55,6 +55,8 @@ class Layer:
     @cached_property
     def hooks(self) -> HookSurface:
         """Registration under the hook names of other programs: `agent.hooks.register("PreToolUse", callback)`."""
+        from interlock.loop.hooks import HookSurface
+
         return HookSurface(self.scope)
 
     def guard(self, fn: Guard, *, name: str | None = None) -> Dispose:

@@ -18,7 +18,7 @@ from interlock.errors import (
     MessageTooLarge,
     UsageError,
 )
-from interlock.log.facts import Fact, InboxSpliced, ListName
+from interlock.log.facts import Fact, InboxSpliced, ListName, Stamp
 from interlock.log.messages import Message, Source, as_message
 from interlock.log.session import Session
 from interlock.log.strictjson import NotJSON
@@ -58,7 +58,15 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._session.state.queues)
 
-    def insert(self, message: Message, to: ListName, *, wake: bool) -> Message:
+    def insert(
+        self,
+        message: Message,
+        to: ListName,
+        *,
+        wake: bool,
+        by: str | None = None,
+        letter: Stamp | None = None,
+    ) -> Message:
         """Put a message at the end of a queue; the message with its id.
 
         Raises:
@@ -68,7 +76,8 @@ class Inbox:
         if len(queues) >= MAX_PENDING:
             raise InboxFull(MAX_PENDING)
         message = self._identified(self._session.redacted(message))
-        self._session.append(InboxSpliced(to, len(queues.of(to)), inserted=(message,), wake=wake))
+        at = len(queues.of(to))
+        self._session.append(InboxSpliced(to, at, inserted=(message,), wake=wake, by=by, letter=letter))
         self._tell("inserted", message)
         return message
 

@@ -6,7 +6,6 @@ Lives here: the points of the agent, what their listeners are shown, and `On`, w
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, overload
 
 import msgspec
@@ -23,16 +22,14 @@ from interlock.models.protocol import Chunk, ModelRequest
 from interlock.tools import points as tool_points
 
 
-@dataclass(frozen=True, slots=True)
-class SessionStart:
+class SessionStart(msgspec.Struct, frozen=True):
     """A session was opened for driving. `how`: new, resume or fork."""
 
     agent: Any
     how: str
 
 
-@dataclass(frozen=True, slots=True)
-class SessionEnd:
+class SessionEnd(msgspec.Struct, frozen=True):
     """The agent is being left: nothing runs any more, and the log can still be written."""
 
     agent: Any
@@ -51,8 +48,7 @@ class Proposal(msgspec.Struct, frozen=True, eq=False):
     by: str = ""  # who rejected
 
 
-@dataclass(frozen=True, slots=True)
-class CallSettings:
+class CallSettings(msgspec.Struct, frozen=True):
     """The settings of the next attempt, `provider` and `model` among them. Messages are not settings."""
 
     agent: Any
@@ -62,8 +58,7 @@ class CallSettings:
     settings: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """Which attempt failed."""
 
     agent: Any
@@ -87,8 +82,7 @@ class Stopping(msgspec.Struct, frozen=True, eq=False):
     forced: int  # how often the turn has been continued without a person
 
 
-@dataclass(frozen=True, slots=True)
-class InboxNotice:
+class InboxNotice(msgspec.Struct, frozen=True):
     """Live: a message was inserted, discarded or claimed. `turn`: by which turn it was claimed."""
 
     kind: str

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from interlock.log.facts import ListName, Usage
 from interlock.log.messages import Message
@@ -16,8 +17,7 @@ from interlock.log.reasons import Completed, EndReason
 from interlock.log.session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class TurnResult:
+class TurnResult(msgspec.Struct, frozen=True):
     """How a turn ended. Nothing is raised for one that did not complete: look at `ok` and `reason`."""
 
     text: str  # the last answer, or the first result that stopped the turn

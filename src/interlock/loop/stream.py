@@ -54,9 +54,17 @@ async def consume(
         Stopped: the turn was stopped; chunks that come after that are not logged.
     """
     onion = _Onion(model, request, wrappers, signal) if wrappers else None
+    failure: ModelFailure | None = None
     try:
         stream = onion.layer(0) if onion is not None else _opened(model.stream(request, signal))
-        failure = await _log(session, stream, signal, sent, idle)
+        try:
+            with Cut(signal):
+                if idle is None:
+                    await _append(session, stream, signal, sent, None)
+                else:
+                    failure = await _append_in_time(session, stream, signal, sent, idle)
+        finally:
+            await _close(stream)  # outside the region: a stop that came from a chunk must not cut the closing
     except Stopped:
         raise
     except (Exception, asyncio.CancelledError) as error:  # an adapter's or a wrapper's own
@@ -66,32 +74,32 @@ async def consume(
     finally:
         if onion is not None:
             await onion.aclose()
-    signal.raise_if_set()
-    request_open = session.state.step.request if session.state.step is not None else None
-    if failure is None and request_open is not None and request_open.assembly.finish is None:
+    if signal.cause is not None:
+        raise Stopped(signal.cause)
+    step = session.state.step
+    if (
+        failure is None
+        and step is not None
+        and step.request is not None
+        and step.request.assembly.finish is None
+    ):
         return ModelFailure("the stream ended without a finish", code="STREAM_CLOSED")
     return failure
 
 
-async def _log(
-    session: Session, stream: AsyncIterator[Chunk], signal: Signal, sent: int, idle: float | None
+async def _append_in_time(
+    session: Session, stream: AsyncIterator[Chunk], signal: Signal, sent: int, idle: float
 ) -> ModelFailure | None:
-    watch = _Watch(idle) if idle is not None else None
+    watch = _Watch(idle)
     try:
-        with Cut(signal):
-            if watch is None:
-                await _append(session, stream, signal, sent, None)
-            else:
-                async with watch.limit:
-                    await _append(session, stream, signal, sent, watch)
+        async with watch.limit:
+            await _append(session, stream, signal, sent, watch)
     except TimeoutError:
-        if watch is not None and watch.limit.expired():
-            return ModelFailure(f"no chunk came for {idle:g} s", code="TIMEOUT")
-        raise
+        if not watch.limit.expired():
+            raise
+        return ModelFailure(f"no chunk came for {idle:g} s", code="TIMEOUT")
     finally:
-        if watch is not None:
-            watch.stop()
-        await _close(stream)  # outside the region: a stop that came from a chunk must not cut the closing
+        watch.stop()
     return None
 
 

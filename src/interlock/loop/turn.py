@@ -114,6 +114,7 @@ class TurnRun:
         if self.session.state.turn is None:
             self.session.append(TurnStart(self.number))
         self._wall.start()
+        unlink = self.signal.on_set(self._stop_batch)
         try:
             reason = await self._work()
             self.signal.raise_if_set()
@@ -137,6 +138,7 @@ class TurnRun:
                 self._close(failed(reason_of(error)))
             raise
         finally:
+            unlink()
             self._wall.stop()
 
     def _close(self, ending: Ending) -> EndReason:
@@ -425,16 +427,19 @@ class TurnRun:
             concluded=step.concluded,
         )
         self.jobs = [job_of(batch, call) for call in step.calls[step.next_result :]]
-        unlink = self.signal.on_set(lambda cause: batch.stop(self._cancelled()))
-        try:
-            await batch.scheduler.run(self.jobs)
-        finally:
-            unlink()
+        if self.signal.cause is not None:
+            self._stop_batch(self.signal.cause)
+        await batch.scheduler.run(self.jobs)
         self.stopped_text = batch.stopped_text
         if batch.ending is not None:
             raise _Ended(batch.ending)
         self._batch, self.jobs = None, []
         return "concluded" if batch.concluded else "tools"
+
+    def _stop_batch(self, _: Cause) -> None:
+        """The turn was stopped: if there are calls, start no more of them."""
+        if self._batch is not None:
+            self._batch.stop(self._cancelled())
 
     def _spent(self, name: str) -> Ending | None:
         spent = self._meter.before_call(name)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from interlock.errors import ConfigError, UnknownModel
-from interlock.models.openai import OpenAIModel
 from interlock.models.protocol import Model
 
 
@@ -21,6 +20,8 @@ class ModelFactory(Protocol):
 
 def _compatible(provider: str, default_url: str | None) -> ModelFactory:
     def make(name: str, *, base_url: str | None) -> Model:
+        from interlock.models.openai import OpenAIModel  # with all that speaks HTTP
+
         return OpenAIModel(name, base_url=base_url or default_url, provider=provider)
 
     return make

@@ -5,16 +5,16 @@ Lives here: `RetryPolicy`. It decides; the loop waits and records.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from random import Random
+
+import msgspec
 
 from interlock.errors import ModelFailure
 
 TRANSIENT = frozenset({"EMPTY_RESPONSE", "RATE_LIMIT", "SERVER", "TIMEOUT", "TRANSPORT", "STREAM_CLOSED"})
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(msgspec.Struct, frozen=True):
     """Repeat a request in the same step.
 
     retries: how often after the first attempt; None is without end, inside `attempts_per_step` and the budget.

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, final, get_args, runtime_checkable
+
+import msgspec
 
 from interlock.log.strictjson import FrozenDict, NotJSON, check_text
 from interlock.tools.approval import Remember
@@ -19,8 +20,7 @@ from interlock.tools.call import ToolCall, arguments_of
 PrincipalKind: TypeAlias = Literal["person", "service", "agent"]
 
 
-@dataclass(frozen=True, slots=True)
-class Principal:
+class Principal(msgspec.Struct, frozen=True):
     """Who answers. `may_approve`: False for one who may send messages, but whose answers do not count."""
 
     id: str
@@ -37,8 +37,7 @@ class Principal:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalRequest:
+class ApprovalRequest(msgspec.Struct, frozen=True):
     """What a person is asked. `arguments` are the effective ones: what is seen is what runs."""
 
     id: str
@@ -69,8 +68,7 @@ def offered(options: tuple[str, ...]) -> dict[Remember, str]:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Approved:
+class Approved(msgspec.Struct, frozen=True):
     """Run this call.
 
     remember: also write the rule that was shown, so that what it covers is not asked again: `"session"` or
@@ -96,7 +94,7 @@ class Approved:
                 "Approved: the rule that was shown is not for edited arguments; remember the one or edit"
             )
         try:
-            object.__setattr__(self, "arguments", arguments_of(self.arguments))
+            msgspec.structs.force_setattr(self, "arguments", arguments_of(self.arguments))
         except (NotJSON, AssertionError) as error:
             raise ValueError(f"Approved: arguments: {error or 'not a JSON object'}") from None
 
@@ -107,8 +105,7 @@ class Approved:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(msgspec.Struct, frozen=True):
     """Do not run it. `message` is for the model: say what it may do instead. The others are as of `Approved`."""
 
     message: str | None = None

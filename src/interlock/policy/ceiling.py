@@ -21,22 +21,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from interlock.errors import ConfigError
 from interlock.intercept.decisions import Ask, Deny
 from interlock.policy.preset import MODES, PRESETS, RESTS, Preset
-from interlock.policy.rules.action import Action
-from interlock.policy.rules.rule import RuleError
 from interlock.policy.rules.ruleset import RuleSet
 from interlock.tools.call import ToolCall
 from interlock.tools.confinement import SandboxMode
 from interlock.tools.definition import Effect
 
 if TYPE_CHECKING:
+    from interlock.policy.rules.action import Action
     from interlock.policy.rules.document import Document
+    from interlock.policy.rules.rule import RuleError
 
 SYSTEM = Path("/etc/interlock/policy.toml")
 VARIABLE = "INTERLOCK_CEILING"
@@ -44,8 +45,7 @@ HOOK_SOURCES = ("user", "project", "local", "given")
 LIMITS = ("steps", "requests", "tool_calls", "tokens", "wall")
 
 
-@dataclass(frozen=True, slots=True)
-class Ceiling:
+class Ceiling(msgspec.Struct, frozen=True):
     """What holds over everything else. None: no limit of that kind.
 
     presets: names of presets that may be chosen. sandbox: modes that may be chosen. hooks: where outside hooks may come from.
@@ -55,21 +55,23 @@ class Ceiling:
     presets: tuple[str, ...] | None = None
     sandbox: tuple[SandboxMode, ...] | None = None
     hooks: tuple[str, ...] | None = None
-    rules: RuleSet = field(default_factory=RuleSet)
-    limits: Mapping[str, Any] = field(default_factory=dict)
+    rules: RuleSet = msgspec.field(default_factory=RuleSet)
+    limits: Mapping[str, Any] = msgspec.field(default_factory=dict)
     files: tuple[str, ...] = ()  # where it comes from
 
     def __post_init__(self) -> None:
         """Its rules are the ceiling's, whoever wrote them: what they ask about is held back, and never let through."""
         if any(rule.origin != "ceiling" for rule in self.rules.rules):
             given = self.rules
+            from dataclasses import replace
+
             rules = RuleSet(
                 [replace(rule, origin="ceiling") for rule in given.rules],
                 additional=given.additional,
                 sources=given.sources,
                 home=given.home,
             )
-            object.__setattr__(self, "rules", rules)
+            msgspec.structs.force_setattr(self, "rules", rules)
 
     @property
     def name(self) -> str:
@@ -140,6 +142,8 @@ class Ceiling:
 
     def guard(self, call: ToolCall) -> Deny | None:
         """Its denials again, right before a body: nothing that was said below has changed them."""
+        from interlock.policy.rules.action import Action
+
         said = self.verdict(Action.of(call), call.effect)
         return said if isinstance(said, Deny) else None
 
@@ -203,6 +207,8 @@ def _there(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
+        from interlock.policy.rules.rule import RuleError
+
         raise RuleError(f"it cannot be read: {error.strerror}", file=str(path)) from None
     return True
 
@@ -213,6 +219,7 @@ def read_ceiling(path: Path) -> Ceiling:
         ConfigError: it cannot be read, or something in it is wrong: file, line and what to do.
     """
     from interlock.policy.rules.document import read_document
+    from interlock.policy.rules.rule import RuleError
     from interlock.policy.rules.sources import rules_of
 
     document = read_document(path, origin="ceiling")
@@ -262,4 +269,6 @@ def _limits(document: Document) -> Mapping[str, Any]:
 
 
 def _wrong(document: Document, key: str, problem: str) -> RuleError:
+    from interlock.policy.rules.rule import RuleError
+
     return RuleError(problem, file=str(document.path), line=document.line_of(key))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from interlock.errors import ConfigError
 from interlock.intercept.decisions import ALLOW, Allow, Ask, Deny, Verdict
@@ -16,17 +16,20 @@ from interlock.log.facts import PolicyChanged, Said
 from interlock.policy.ceiling import Ceiling
 from interlock.policy.preset import MODES, PRESETS, RESTS, Preset
 from interlock.policy.preset import preset as preset_named
-from interlock.policy.rules.action import Action
-from interlock.policy.rules.rule import EFFECTS, Effect, Rule, RuleError
-from interlock.policy.rules.ruleset import RuleSet, Ruling
+from interlock.policy.rules.ruleset import RuleSet
 from interlock.tools.call import ToolCall
 from interlock.tools.confinement import SandboxMode
 from interlock.tools.definition import Effect as ToolEffect
 from interlock.tools.definition import Tool
 from interlock.tools.rules import Ruled
 
+if TYPE_CHECKING:
+    from interlock.policy.rules.action import Action
+    from interlock.policy.rules.rule import Effect, Rule
+    from interlock.policy.rules.ruling import Ruling
+
 #: Rules in code: lists by effect, `{"deny": ["Bash(git push:*)"]}`; or what `load_rules` gives.
-GivenRules: TypeAlias = RuleSet | Mapping[Effect, Sequence[str]]
+GivenRules: TypeAlias = "RuleSet | Mapping[Effect, Sequence[str]]"
 
 CAUTION = "caution"  # who asks where no rule does, because a call is not to be waved through
 
@@ -97,12 +100,16 @@ class Policy:
         """These rules are allowed for the session, and no others."""
         wanted = tuple(granted)
         if wanted != self._granted:
+            from interlock.policy.rules.rule import Rule
+
             rules = [Rule.parse("allow", text, anchor=anchor, origin="session") for text in wanted]
             self._put(self._given.with_rules(rules))
             self._granted = wanted
 
     def remember(self, text: str, anchor: Path) -> None:
         """This rule was allowed for always, here and now."""
+        from interlock.policy.rules.rule import Rule
+
         rule = Rule.parse("allow", text, anchor=anchor, origin="grant")
         self._given = self._given.with_rules([rule])
         granted, self._granted = self._granted, ()
@@ -125,6 +132,8 @@ class Policy:
         """What the rules say of a call, the ceiling's among them."""
         if not self._below.rules and not self.ceiling.guards and call.tool.subject is None:
             return None  # nothing that anybody looks at
+        from interlock.policy.rules.action import Action
+
         return self.words(Action.of(call), call.effect)
 
     def words(self, action: Action, effect: ToolEffect) -> Ruled | None:
@@ -165,6 +174,8 @@ def rules_given(rules: GivenRules, cwd: Path) -> RuleSet:
     """
     if isinstance(rules, RuleSet):
         return rules
+    from interlock.policy.rules.rule import EFFECTS, RuleError
+
     given: object = rules
     if not isinstance(given, Mapping) or any(effect not in EFFECTS for effect in rules):
         raise RuleError(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any, assert_never
 
@@ -25,6 +24,7 @@ from interlock.intercept.decisions import (
     Rewrite,
     Verdict,
     folded,
+    kind_of,
     severity,
     verdict_name,
 )
@@ -134,14 +134,13 @@ def fit(tool: Tool, arguments: FrozenDict) -> Looked:
 # tools/prepare
 
 
-@dataclass(slots=True)
-class Prepared:
+class Prepared(msgspec.Struct):
     """What `tools/prepare` made of a call."""
 
     call: ToolCall
-    changes: list[Change] = field(default_factory=list)
-    advice: list[tuple[Listener, Verdict]] = field(default_factory=list)
-    contexts: list[Message] = field(default_factory=list)
+    changes: list[Change] = msgspec.field(default_factory=list)
+    advice: list[tuple[Listener, Verdict]] = msgspec.field(default_factory=list)
+    contexts: list[Message] = msgspec.field(default_factory=list)
     said: tuple[Said, ...] = ()  # everybody who did not abstain, in order
     refused: ToolResult | None = None
     stop: str | None = None  # who ends the turn after this batch
@@ -357,7 +356,7 @@ def guard(batch: Batch, call: ToolCall) -> Decided | None:
                 if inspect.iscoroutine(answer):
                     answer.close()
                 code = HOOK_CONTRACT_ERROR
-                reason = f"{listener.who}: a guard answers Deny(reason) or None, not {type(answer).__name__}"
+                reason = f"{listener.who}: a guard answers Deny(reason) or None, not {kind_of(answer)}"
                 problem = (listener.who, reason)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  # a guard's own failure: no
             code, reason = PERMISSION_EVALUATION_ERROR, f"{listener.who}: {said_error(error)}"

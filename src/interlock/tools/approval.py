@@ -6,10 +6,11 @@ is not known here; that nobody answered means no, is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from interlock.log.facts import ApprovalDecided
+import msgspec
+
+from interlock.log.facts import ApprovalDecided, Stamp
 from interlock.log.strictjson import FrozenDict
 from interlock.tools.call import ToolCall
 
@@ -18,8 +19,7 @@ How: TypeAlias = Literal["tty", "token", "api", "acp", "hook"]
 Remember: TypeAlias = Literal["session", "always"]
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """What a person is asked about a call, as it is on record."""
 
     id: str
@@ -31,8 +31,7 @@ class Question:
     expires: int | None = None  # epoch ms
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True):
     """The one answer. `message` is for the model; `by`, `how` and `channel` say who answered and how they are known.
 
     edited: the arguments that are to run instead. remember, rule: a rule that was written with the yes, and for how
@@ -48,7 +47,9 @@ class Answered:
     remember: Remember | None = None
     rule: str | None = None
 
-    def on_record(self, approval_id: str, call: int, digest: str) -> ApprovalDecided:
+    def on_record(
+        self, approval_id: str, call: int, digest: str, letter: Stamp | None = None
+    ) -> ApprovalDecided:
         """The line of the log that says so."""
         return ApprovalDecided(
             approval_id,
@@ -62,6 +63,7 @@ class Answered:
             edited=self.edited,
             rule_written=self.rule,
             scope=self.remember,
+            letter=letter,
         )
 
 

@@ -6,9 +6,10 @@ Lives here: `Batch`: the log, the registrations in force, the turn's signal, and
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from interlock.intercept.decisions import Verdict
 from interlock.intercept.scope import Scope
@@ -24,8 +25,7 @@ from interlock.tools.rules import Rules
 from interlock.tools.scheduler import Scheduler
 
 
-@dataclass(eq=False)
-class Batch:
+class Batch(msgspec.Struct, eq=False):
     """The calls of one step."""
 
     session: Session
@@ -49,9 +49,9 @@ class Batch:
     on_waiting: Callable[[bool], None] | None = None
     #: How calls that have not started end, once the batch is stopped.
     ending: Ending | None = None
-    scheduler: Scheduler = field(init=False)
+    scheduler: Scheduler = msgspec.field(default=None)  # type: ignore[assignment]  # made below, once and for all
     #: What listeners have said about calls that have no result yet, by call.
-    contexts: dict[int, tuple[Message, ...]] = field(default_factory=dict)
+    contexts: dict[int, tuple[Message, ...]] = msgspec.field(default_factory=dict)
     #: The first result that stopped the turn, as text.
     stopped_text: str | None = None
     #: A successful result lets the turn end after this batch.

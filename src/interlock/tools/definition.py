@@ -6,6 +6,7 @@ A definition is immutable. Its schema is built on first use, so that importing a
 
 from __future__ import annotations
 
+import dis
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 from interlock.errors import ConfigError
 from interlock.intercept.point import is_async
 from interlock.log.facts import ToolSpec
+from interlock.log.messages import Source
 from interlock.log.strictjson import NotJSON, freeze
 from interlock.tools.arguments import Arguments, Output, docstring_parts, resolve_hints
 from interlock.tools.claims import Concurrency, Mode
@@ -68,6 +70,19 @@ class Tool:
     @cached_property
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.fn)
+
+    @cached_property
+    def source(self) -> Source:
+        """Of what it says."""
+        return Source("tool", self.name)
+
+    @cached_property
+    def awaits(self) -> bool:
+        """Whether its body may suspend. An async function that awaits nothing cannot: no code that it calls can do it."""
+        code = getattr(self.fn, "__code__", None)
+        if not self.is_async or code is None or not code.co_flags & inspect.CO_COROUTINE:
+            return True
+        return any(instruction.opname == "YIELD_VALUE" for instruction in dis.get_instructions(code))
 
     @cached_property
     def arguments(self) -> Arguments:

@@ -7,7 +7,8 @@ turn is stopped it is told at once, by its signal and, if it is async, by one `C
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextvars import copy_context
 from time import perf_counter_ns
 from typing import Any
 
@@ -17,7 +18,7 @@ from interlock.intercept.point import SPEAKER, Listener, hear, tell
 from interlock.intercept.signal import Cut, Signal, Stopped
 from interlock.intercept.uncut import cancelled_from_outside, uncut
 from interlock.log.facts import Said
-from interlock.log.messages import Message, Source, Text
+from interlock.log.messages import Message, Text
 from interlock.log.reasons import (
     ABORTED,
     ABORTED_BEFORE_DISPATCH,
@@ -75,18 +76,48 @@ class Execution:
         self.reviewed = True  # whether post-execute may see the outcome
         self.problem: tuple[str, str] | None = None  # who broke the contract, and how
         self.withheld: ToolResult | None = None  # a success that came after the stop: kept in the log only
-        self.said: list[Said] = []  # what the wrappers did, the innermost first
+        self.context: ToolContext | None = None  # of the run that is under way
         self._inside = 0  # nanoseconds that are not those of the wrapper that is being timed
-        self._deferred: list[Message] = []
         self._result: ToolResult | None = None  # what the body itself came to, last
         self._runs = 0
-        self.context: ToolContext | None = None  # of the run that is under way
+        self.said: list[Said] = []  # what the wrappers did, the innermost first
+        self._deferred: list[Message] = []
 
     async def run(self) -> ToolResult:
         """The outcome, fixed when this returns. It raises only what is no outcome: a cancelled task, a failed store."""
         wrappers = self._batch.scope.listeners(EXECUTE)
-        result = await self._through(wrappers) if wrappers else await self._body(())
-        if self._call.signal.is_set() and result.ok:
+        return self._fixed(await self._through(wrappers) if wrappers else await self._body(()))
+
+    def at_once(self) -> ToolResult:
+        """The outcome of a body that cannot suspend, without wrappers; fixed, and no task is needed for it.
+
+        In a context of its own, as if it had one: what it sets there is not seen by anybody else.
+        """
+        call = self._call
+        if call.signal.cause is not None:
+            return self._undispatched()
+        # Where nobody sees its signal, that of the turn will do.
+        seen = call.tool.context_parameter is not None
+        signal = Signal(call.signal) if seen else call.signal
+        context = self.context = ToolContext(call, signal, self._progress, self._call_tool)
+        try:
+            return self._fixed(copy_context().run(self._invoke_at_once, context))
+        finally:
+            self.context = None
+            if seen:
+                signal.release()
+
+    def _invoke_at_once(self, context: ToolContext) -> ToolResult:
+        tool = self._call.tool
+        arguments = self._given(context)
+        SPEAKER.set(tool.source)
+        try:
+            return self._returned(context, _driven(tool.fn(**arguments)))
+        except BaseException as error:  # noqa: BLE001  # as in `_invoke`
+            return self._raised(context, error)
+
+    def _fixed(self, result: ToolResult) -> ToolResult:
+        if self._call.signal.cause is not None and result.error is None:
             # It returned after the stop: what it did stands, what it says is kept for people only.
             self.withheld = result
             result = failure(self._call, ABORTED, "tool call aborted", contexts=result.contexts, ran=self.ran)
@@ -109,7 +140,7 @@ class Execution:
             if self.ran:
                 deferred = tuple(self._deferred)
                 return failure(self._call, ABORTED, "tool call aborted", contexts=deferred, ran=True)
-            return failure(self._call, ABORTED_BEFORE_DISPATCH, "tool call aborted before dispatch")
+            return self._undispatched()
 
     async def _wrapped(
         self, wrappers: tuple[Listener, ...], i: int, cut: Cut, signals: tuple[Signal, ...] = ()
@@ -140,7 +171,7 @@ class Execution:
                 cut.pause()
                 entered = perf_counter_ns()
                 try:
-                    result = await self._body(given)
+                    result = self._undispatched() if self._may_not_act() else await self._body(given)
                 finally:
                     self._inside += perf_counter_ns() - entered
                     cut.go_on()
@@ -210,7 +241,7 @@ class Execution:
             if self._runs > 1:
                 await self._again(self._runs)
             if signal.cause is not None:
-                return failure(call, ABORTED_BEFORE_DISPATCH, "tool call aborted before dispatch")
+                return self._undispatched()
             timer = timed_out = None
             if call.tool.timeout is not None:
                 timed_out = Cause("budget", by="timeout")  # this very one: an outer call has another
@@ -237,15 +268,14 @@ class Execution:
         self._result = result
         return result
 
+    def _may_not_act(self) -> bool:
+        """Whether the session was lost to another driver, or to a broken disk, while wrappers waited."""
+        return self._batch.session.failure is not None and self._call.effect is not Effect.READ
+
     async def _invoke(self, context: ToolContext, signal: Signal) -> ToolResult:
-        call, tool = self._call, self._call.tool
-        arguments, self._arguments = self._arguments, None
-        if arguments is None:
-            arguments = tool.arguments.validate(call.arguments)
-        if tool.context_parameter is not None:
-            arguments[tool.context_parameter] = context
-        self.ran = True
-        spoken = SPEAKER.set(Source("tool", tool.name))
+        tool = self._call.tool
+        arguments = self._given(context)
+        spoken = SPEAKER.set(tool.source)
         try:
             if tool.is_async and tool.stop is StopMode.PROCESS:
                 # It ends its processes when the signal is set, and says what came.
@@ -255,43 +285,71 @@ class Execution:
                     value = await tool.fn(**arguments)
             else:
                 value = await self._thread(lambda: tool.fn(**arguments), signal)
-            output = value if type(value) is ToolOutput else None
-            checked = tool.output.validate(output.value if output is not None else value)
-            content = self._content(output, checked)
-            contexts = (
-                (*context._deferred, *as_contexts(output.contexts, tool.name, Source("tool", tool.name)))
-                if output
-                else context._deferred
-            )
-            return ToolResult(
-                call=call,
-                content=content,
-                value=checked,
-                contexts=self._keep(contexts),
-                conclude=context._conclude or (output is not None and _flag(output.conclude)),
-                ran=True,
-            )
-        except Stopped:
-            return self._failed(context, ABORTED, "tool call aborted")
-        except asyncio.CancelledError:
-            if cancelled_from_outside():
-                raise
-            if signal.cause is not None:
-                return self._failed(context, ABORTED, "tool call aborted")
-            return self._failed(context, TOOL_FAILED, "the tool cancelled itself", "CancelledError")
-        except ToolError as error:
-            code = code_of(error, TOOL_FAILED)
-            return self._failed(context, code, said_error(error), type(error).__name__)
-        except (InvalidOutput, HookContractError) as error:
-            return self._failed(context, INVALID_TOOL_OUTPUT, str(error))
-        except SystemExit as error:
-            return self._failed(context, TOOL_FAILED, f"the tool called exit({error.code})", "SystemExit")
-        except (KeyboardInterrupt, GeneratorExit):  # the program is to end, or this coroutine
-            raise
+            return self._returned(context, value)
         except BaseException as error:  # noqa: BLE001  # the tool's own failure, whatever it is: the model reads it
-            return self._failed(context, TOOL_FAILED, said_error(error), type(error).__name__)
+            return self._raised(context, error)
         finally:
             SPEAKER.reset(spoken)
+
+    def _given(self, context: ToolContext) -> dict[str, Any]:
+        """The arguments of this run."""
+        call, tool = self._call, self._call.tool
+        arguments, self._arguments = self._arguments, None
+        if arguments is None:
+            arguments = tool.arguments.validate(call.arguments)
+        if tool.context_parameter is not None:
+            arguments[tool.context_parameter] = context
+        self.ran = True
+        return arguments
+
+    def _returned(self, context: ToolContext, value: object) -> ToolResult:
+        """What a value comes to.
+
+        Raises:
+            InvalidOutput, HookContractError: it is not what the tool declares.
+        """
+        tool = self._call.tool
+        output = value if type(value) is ToolOutput else None
+        checked = tool.output.validate(output.value if output is not None else value)
+        content = self._content(output, checked)
+        contexts: Sequence[Message] = context._deferred
+        if output is not None:
+            contexts = (*contexts, *as_contexts(output.contexts, tool.name, tool.source))
+        return ToolResult(
+            call=self._call,
+            content=content,
+            value=checked,
+            contexts=self._keep(contexts) if contexts else (),
+            conclude=context._conclude or (output is not None and _flag(output.conclude)),
+            ran=True,
+        )
+
+    def _raised(self, context: ToolContext, error: BaseException) -> ToolResult:
+        """What an exception of the body comes to.
+
+        Raises:
+            BaseException: the error itself, if it is no outcome: the program is to end, or whoever awaits this.
+        """
+        match error:
+            case Stopped():
+                return self._failed(context, ABORTED, "tool call aborted")
+            case asyncio.CancelledError():
+                if cancelled_from_outside():
+                    raise error
+                if context.signal.cause is not None:
+                    return self._failed(context, ABORTED, "tool call aborted")
+                return self._failed(context, TOOL_FAILED, "the tool cancelled itself", "CancelledError")
+            case ToolError():
+                code = code_of(error, TOOL_FAILED)
+                return self._failed(context, code, said_error(error), type(error).__name__)
+            case InvalidOutput() | HookContractError():
+                return self._failed(context, INVALID_TOOL_OUTPUT, str(error))
+            case SystemExit():
+                return self._failed(context, TOOL_FAILED, f"the tool called exit({error.code})", "SystemExit")
+            case KeyboardInterrupt() | GeneratorExit():
+                raise error
+            case _:
+                return self._failed(context, TOOL_FAILED, said_error(error), type(error).__name__)
 
     async def _thread(self, body: Callable[[], Any], signal: Signal) -> Any:
         """Run a sync body. A wrapper that gives up waits all the same, unless the body was abandoned on record."""
@@ -302,6 +360,9 @@ class Execution:
             signal.set(_GIVEN_UP)
 
         return await uncut(in_thread(body), on_cancel)
+
+    def _undispatched(self) -> ToolResult:
+        return failure(self._call, ABORTED_BEFORE_DISPATCH, "tool call aborted before dispatch")
 
     def _failed(self, context: ToolContext, code: str, message: str, name: str = "") -> ToolResult:
         contexts = self._keep(context._deferred)
@@ -325,6 +386,15 @@ class Execution:
                 tell(listener, self._call, text)
             except Exception:  # noqa: BLE001, S112  # live only: an observer of progress can break nothing
                 continue
+
+
+def _driven(body: Coroutine[Any, Any, Any]) -> Any:
+    """What a coroutine that cannot suspend returns."""
+    try:
+        body.send(None)
+    except StopIteration as returned:
+        return returned.value
+    raise AssertionError("it has suspended")
 
 
 def _flag(value: object) -> bool:

@@ -67,7 +67,7 @@ from interlock.tools.claims import Claims, Concurrency, Mode
 from interlock.tools.context import ToolContext
 from interlock.tools.definition import Effect, Tool
 from interlock.tools.execution import Execution
-from interlock.tools.points import POST_EXECUTE, PRE_EXECUTE, PREPARE, RESULT
+from interlock.tools.points import EXECUTE, POST_EXECUTE, PRE_EXECUTE, PREPARE, RESULT
 from interlock.tools.review import Reviewed, finalise, review
 from interlock.tools.scheduler import Admission, Scheduler
 
@@ -108,7 +108,7 @@ class CallJob:
         self._reviewed = True  # whether post-execute may see the outcome
         self._settled = False
         self._stop: str | None = None  # who refused it and ends the turn after this batch
-        self._contexts: list[Message] = []  # of prepare and pre-execute
+        self._contexts: tuple[Message, ...] = ()  # of prepare and pre-execute
         self._parked: Question | None = None
         self._runs_before = 0  # in earlier lives
         self._began: float | None = None  # when its body was started, by the loop's clock
@@ -297,7 +297,7 @@ class CallJob:
                 options=asker.options(shown) if asker is not None else ("once",),
                 expires=batch.session.now() + round(lifetime * 1000) if lifetime is not None else None,
                 by=by,
-                contexts=tuple(self._contexts),
+                contexts=self._contexts,
             )
         )
         if batch.asker is None or not batch.asker.available:
@@ -319,7 +319,11 @@ class CallJob:
         session = self.batch.session
         if session.durable:
             await session.barrier()  # nobody is shown what a crash could make unasked
+        if (recorded := self._recorded()) is not None:  # somebody has answered before anybody was asked
+            return await self._act_on(recorded, self._parked.text)
         answered = await self.batch.asker.ask(self._parked)
+        if (recorded := self._recorded()) is not None:  # the answer came by another way
+            return await self._act_on(recorded, self._parked.text)
         if approval_id not in session.state.approvals:  # cancelled in the meantime: the answer starts nothing
             if answered.outcome != "cancelled":  # else nobody has answered
                 self._append(ApprovalLate(approval_id, answered.outcome, answered.by))
@@ -327,6 +331,12 @@ class CallJob:
         answer = session.redacted(answered.on_record(approval_id, self.key, self._digest))
         self._append(answer)
         return await self._act_on(answer, self._parked.text)
+
+    def _recorded(self) -> ApprovalDecided | None:
+        """A person's answer that is on record already, put there by whoever took it."""
+        call = self.batch.session.state.call(self.key)
+        answer = call.approval.answer if call is not None and call.approval is not None else None
+        return answer if answer is not None and answer.outcome in ("allowed-once", "rejected") else None
 
     async def _act_on(self, answer: ApprovalDecided, question: str) -> Admission:
         if answer.outcome == "allowed-once":
@@ -400,12 +410,29 @@ class CallJob:
             self._digest = digest_of(self._name, self._call.arguments)
         return self._digest
 
+    def run_at_once(self) -> bool:
+        call, batch = self._call, self.batch
+        assert call is not None
+        if call.tool.awaits or batch.scope.listeners(EXECUTE):
+            return False
+        if batch.session.durable and call.effect is not Effect.READ:
+            return False  # it waits for the disk
+        execution = self._executing(call)
+        self._ran(execution, execution.at_once())
+        return True
+
     async def run(self) -> None:
-        call, looked = self._call, self._looked
-        assert call is not None and looked is not None
+        call = self._call
+        assert call is not None
         if self.batch.session.durable:
             await self._intent_is_durable()
-        execution = self._execution = Execution(
+        execution = self._executing(call)
+        self._ran(execution, await execution.run())
+
+    def _executing(self, call: ToolCall) -> Execution:
+        looked = self._looked
+        assert looked is not None
+        self._execution = Execution(
             self.batch,
             call,
             arguments=looked.values if looked.arguments is call.arguments else None,
@@ -413,12 +440,15 @@ class CallJob:
             again=self._run_again,
             drain=self._end_nested,
         )
-        result = await execution.run()
+        return self._execution
+
+    def _ran(self, execution: Execution, result: ToolResult) -> None:
         if self._abandoned:
             self._late(execution.withheld or result)
             return
         self._reviewed = execution.reviewed
-        self._notice("tools/execute", execution.problem)
+        if execution.problem is not None:
+            self._notice("tools/execute", execution.problem)
         self._ended_ms = self.batch.session.now()
         self._outcome = result
         if execution.withheld is not None:
@@ -503,20 +533,30 @@ class CallJob:
 
     # Lane 3
 
+    def commit_at_once(self) -> bool:
+        result = self._outcome
+        assert result is not None
+        if self._reviewed and self.batch.scope.listeners(POST_EXECUTE):
+            return False
+        if self._contexts:
+            result = msgspec.structs.replace(result, contexts=(*self._contexts, *result.contexts))
+        self._commit(Reviewed(result))
+        return True
+
     async def commit(self) -> None:
         call, result = self._call, self._outcome
         assert call is not None and result is not None
-        if not self._reviewed or not self.batch.scope.listeners(POST_EXECUTE):
-            made = self._unreviewed(result)
-        else:
-            made = await review(self.batch, call, result, tuple(self._contexts))
-            self._notice("tools/post-execute", made.problem)
-            if made.failed:
-                made.result = msgspec.structs.replace(
-                    made.result, contexts=(*self._contexts, *result.contexts)
-                )
-                if not self._settled:
-                    self._log_settled(result, result.error)  # the hidden original, for people
+        made = await review(self.batch, call, result, self._contexts)
+        self._notice("tools/post-execute", made.problem)
+        if made.failed:
+            made.result = msgspec.structs.replace(made.result, contexts=(*self._contexts, *result.contexts))
+            if not self._settled:
+                self._log_settled(result, result.error)  # the hidden original, for people
+        self._commit(made)
+
+    def _commit(self, made: Reviewed) -> None:
+        call = self._call
+        assert call is not None
         made.stop = made.stop or self._stop
         if call.tool.finalise is not None:
             finalise(call, made)
@@ -535,11 +575,6 @@ class CallJob:
         if made.stop is not None:
             self.batch.stop(hook_stopped())
 
-    def _unreviewed(self, result: ToolResult) -> Reviewed:
-        if not self._contexts:
-            return Reviewed(result)
-        return Reviewed(msgspec.structs.replace(result, contexts=(*self._contexts, *result.contexts)))
-
     def skip(self) -> None:
         session, ending = self.batch.session, self.batch.ending
         assert ending is not None
@@ -551,7 +586,7 @@ class CallJob:
             open_call,
             ending,
             next_seq=session.head + 1,
-            contexts=self._own(tuple(self._contexts)),
+            contexts=self._own(self._contexts),
         )
         session.append(*facts)
         self.batch.contexts.pop(self.key, None)
@@ -642,9 +677,8 @@ class CallJob:
 
     def _say(self, contexts: Any) -> None:
         if contexts:
-            self._contexts += contexts
-            self._contexts = list(self._own(tuple(self._contexts)))
-            self.batch.contexts[self.key] = tuple(self._contexts)
+            self._contexts = self._own((*self._contexts, *contexts))
+            self.batch.contexts[self.key] = self._contexts
 
     def _own(self, contexts: tuple[Message, ...]) -> tuple[Message, ...]:
         """Contexts with ids of this call, numbered in order."""

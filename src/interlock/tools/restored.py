@@ -170,10 +170,9 @@ class RestoredJob(CallJob):
 
     # Lane 3
 
-    async def commit(self) -> None:
+    def commit_at_once(self) -> bool:
         if not self._kept:
-            await super().commit()
-            return
+            return super().commit_at_once()
         session, batch = self.batch.session, self.batch
         facts = end_call(session.state, self._record, CRASHED, next_seq=session.head + 1)
         session.append(*facts)
@@ -192,6 +191,7 @@ class RestoredJob(CallJob):
                 ran=result.error is None or result.error.handler_executed,
             )
         )
+        return True
 
 
 def _is_gone(answer: ApprovalDecided, looked: Looked) -> bool:

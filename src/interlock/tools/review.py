@@ -6,7 +6,6 @@ What a tool did is not undone by any of it. A listener that fails, or is cut, wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import assert_never
 
@@ -35,8 +34,7 @@ from interlock.tools.points import POST_EXECUTE
 from interlock.tools.rendering import rendered
 
 
-@dataclass(slots=True)
-class Reviewed:
+class Reviewed(msgspec.Struct):
     """What the review made of a result."""
 
     result: ToolResult

@@ -4,7 +4,7 @@ Lives here: `Scheduler` and the `Job` protocol it drives. The lanes are independ
 thinks, or a slow review delays nobody who need not wait:
 
     admit    one job at a time, in order: rules, guards, the question to a person (the job is parked meanwhile)
-    pool     up to `pool` bodies at once, each in a task of its own
+    pool     up to `pool` bodies at once, each in a task of its own, unless it cannot suspend
     commit   one job at a time, in order: the review and the result
 
 An exclusive job is admitted when all earlier ones are committed, and nothing is admitted after it before it commits. A
@@ -20,6 +20,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from enum import Enum
 from heapq import heappop, heappush
 from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
 
 from interlock.errors import ConfigError
 from interlock.tools.claims import Claims, ClaimTable, Concurrency, Mode, stricter
@@ -66,11 +68,17 @@ class Job(Protocol):
     def start(self) -> bool:
         """Last look, right before the body, without suspending. False: settled, do not run."""
 
+    def run_at_once(self) -> bool:
+        """Run the body here, if neither it nor what is around it can suspend. False: nothing was done, `run` it."""
+
     async def run(self) -> None:
         """Run the body, in a task of its own. When it returns, the outcome is fixed."""
 
     def settle(self) -> None:
         """The outcome is known, and an earlier job is not committed yet."""
+
+    def commit_at_once(self) -> bool:
+        """Commit it here, if nothing has to be awaited for that. False: nothing was done, `commit` it."""
 
     async def commit(self) -> None:
         """Review the outcome and write the result: all earlier jobs are committed."""
@@ -86,44 +94,40 @@ _At: TypeAlias = Literal["waiting", "admitting", "parked", "ready", "running", "
 _EXCLUSIVE, _PARALLEL = Concurrency.EXCLUSIVE, Concurrency.PARALLEL
 _READY, _PARKED, _SETTLED = Admission.READY, Admission.PARKED, Admission.SETTLED
 
-
-class _Slot:
-    __slots__ = ("at", "barrier", "committed", "index", "job", "mode", "task")
-
-    def __init__(self, index: int, job: Job) -> None:
-        self.index = index
-        self.job = job
-        self.at: _At = "waiting"
-        self.mode: Mode = _EXCLUSIVE  # as it was admitted; its claims are held
-        self.barrier = False
-        self.task: asyncio.Task[Any] | None = None  # of its body, or of the question to a person
-        self.committed: asyncio.Future[None] | None = None
+_UNBROKEN = 32  # jobs admitted before others get a turn
 
 
-class _Lane:
+class _Slot(msgspec.Struct, eq=False):
+    index: int
+    job: Job
+    at: _At = "waiting"
+    mode: Mode = _EXCLUSIVE  # as it was admitted; its claims are held
+    barrier: bool = False
+    task: asyncio.Task[Any] | None = None  # of its body, or of the question to a person
+    committed: asyncio.Future[None] | None = None
+
+
+class _Lane(msgspec.Struct, eq=False):
     """A loop that runs inline in the driver's task, or in a task of its own once somebody needs it."""
 
-    __slots__ = ("_running", "_sleeper", "_task")
-
-    def __init__(self) -> None:
-        self._running = False
-        self._sleeper: asyncio.Future[None] | None = None
-        self._task: asyncio.Task[None] | None = None
+    running: bool = False  # it has begun, and has more to look at
+    _sleeper: asyncio.Future[None] | None = None
+    _task: asyncio.Task[None] | None = None
 
     @property
     def idle(self) -> bool:
         """Not running, or asleep."""
-        return not self._running or self._sleeper is not None
+        return not self.running or self._sleeper is not None
 
     async def inline(self, body: _LaneBody) -> None:
         """Run it here to its end, or wait for the task that does."""
-        if self._running:
+        if self.running:
             assert self._task is not None
             await asyncio.wait((self._task,))
         else:
-            self._running = True
+            self.running = True
             await body()
-            self._running = False
+            self.running = False
 
     def wake(self) -> None:
         """Let it look again, if it runs."""
@@ -134,10 +138,10 @@ class _Lane:
 
     def need(self, body: _LaneBody, spawn: _Spawn, ended: Callable[[], None]) -> None:
         """Let it look again, and start it in a task if it does not run. `ended` is called when it has nothing to do."""
-        if self._running:
+        if self.running:
             self.wake()
         else:
-            self._running = True
+            self.running = True
             self._task = spawn(self._run(body, ended))
 
     async def sleep(self, asleep: Callable[[], None]) -> None:
@@ -155,9 +159,9 @@ class _Lane:
                 self._sleeper = None
 
     async def _run(self, body: _LaneBody, ended: Callable[[], None] | None = None) -> None:
-        self._running = True
+        self.running = True
         await body()
-        self._running = False  # a lane that failed is never run again
+        self.running = False  # a lane that failed is never run again
         if ended is not None:
             ended()
 
@@ -205,14 +209,17 @@ class Scheduler:
         self._slots = [_Slot(i, job) for i, job in enumerate(jobs)]
         try:
             await self._admitter.inline(self._admit_lane)
-            self._quiet()
-            await self._committer.inline(self._commit_lane)
+            if self._parked or self._blocked:
+                self._quiet()
+            if self._done < len(self._slots):
+                await self._committer.inline(self._commit_lane)
         except BaseException as error:  # noqa: BLE001  # raised below, once what was started has ended
             self._fail(error)
             if isinstance(error, asyncio.CancelledError):
                 for task in self._tasks:
                     task.cancel()
-        await self._drain()
+        if self._tasks:
+            await self._drain()
         self._slots = []  # jobs refer to whoever holds this scheduler: no cycle is left for the collector
         if self._error is not None:
             raise self._error
@@ -293,8 +300,11 @@ class Scheduler:
             self._next += 1
             slot.at = "admitting"
             self._hold(slot)
-            self._active()
+            if self._waiting:
+                self._active()
             self._admitted(slot, await slot.job.admit())
+            if self._next % _UNBROKEN == 0:  # calls that never wait must not keep everybody else from running
+                await asyncio.sleep(0)
 
     def _may_admit(self, slot: _Slot) -> bool:
         if self._barriers and (min(self._barriers) < slot.index):
@@ -315,10 +325,13 @@ class Scheduler:
 
     def _admitted(self, slot: _Slot, admission: Admission) -> None:
         if admission is _READY:
-            self._classify(slot)
             slot.at = "ready"
-            heappush(self._ready, (slot.index, slot))
-            self._fill()
+            if slot.mode is _EXCLUSIVE and not self._running and not self.stopped:
+                self._start(slot)  # nothing else is under way
+            else:
+                self._classify(slot)
+                heappush(self._ready, (slot.index, slot))
+                self._fill()
         elif admission is _SETTLED:
             self._settled(slot)
         elif admission is _PARKED:
@@ -348,7 +361,10 @@ class Scheduler:
 
     def _classify(self, slot: _Slot) -> None:
         """Read the mode again; a job that became stricter is a barrier from now on."""
-        if not slot.barrier and stricter(slot.job.mode(), slot.mode):
+        if slot.mode is _EXCLUSIVE or slot.barrier:
+            return  # nothing is stricter
+        mode = slot.job.mode()
+        if mode is not _PARALLEL and stricter(mode, slot.mode):
             slot.barrier = True
             self._barriers.add(slot.index)
 
@@ -366,12 +382,29 @@ class Scheduler:
             if slot.barrier and not (self._done == slot.index and self._running == 0):
                 return
             heappop(self._ready)
-            if slot.job.start():
-                slot.at = "running"
-                self._running += 1
-                slot.task = self._spawn(self._body(slot), self._body_ended)
-            else:
-                self._settled(slot)
+            self._start(slot)
+
+    def _start(self, slot: _Slot) -> None:
+        """Start the body. One that cannot suspend has ended when this returns.
+
+        Its result is committed before the next body starts, if it is its turn: who hears of it may stop the batch.
+        """
+        if not slot.job.start():
+            self._settled(slot)
+            return
+        slot.at = "running"
+        self._running += 1
+        if not slot.job.run_at_once():
+            slot.task = self._spawn(self._body(slot), self._body_ended)
+            return
+        self._running -= 1
+        if slot.index == self._done and not self._committer.running and slot.job.commit_at_once():
+            self._release(slot)
+            self._committed(slot)
+            if self._done < len(self._slots) and self._slots[self._done].at == "settled":
+                self._need_commit()
+        else:
+            self._settled(slot)
 
     async def _body(self, slot: _Slot) -> None:
         await slot.job.run()
@@ -414,20 +447,24 @@ class Scheduler:
             slot = self._slots[self._done]
             if slot.at == "settled":
                 self._active()
-                await slot.job.commit()
+                if not slot.job.commit_at_once():
+                    await slot.job.commit()
             elif self.stopped and slot.at in ("waiting", "ready"):
                 slot.job.skip()
                 self._release(slot)
             else:
                 await self._committer.sleep(self._quiet)
                 continue
-            slot.at = "committed"
-            self._done += 1
-            self._barriers.discard(slot.index)
-            if slot.committed is not None:
-                slot.committed.set_result(None)
+            self._committed(slot)
             self._fill()
-            self._admitter.wake()
+
+    def _committed(self, slot: _Slot) -> None:
+        slot.at = "committed"
+        self._done += 1
+        self._barriers.discard(slot.index)
+        if slot.committed is not None:
+            slot.committed.set_result(None)
+        self._admitter.wake()
 
     def _need_commit(self) -> None:
         if self._error is None:  # after a failure nothing is committed any more

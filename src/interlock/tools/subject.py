@@ -7,15 +7,15 @@ Lives here: `Subject`. `Bash(...)` rules look at the command of a call, `Read` a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
+
+import msgspec
 
 SubjectKind: TypeAlias = Literal["command", "read", "edit", "url"]
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(msgspec.Struct, frozen=True):
     """The argument of a tool that rules look at. `default`: its value where the call leaves it out. `base`: the folder
     that relative paths begin in, if that is not the agent's own."""
 

@@ -12,7 +12,7 @@ from interlock.bridges.hooks.event import Occurrence
 from interlock.bridges.hooks.verdict import Answer
 from interlock.log.facts import HookInvoked, InboxDropped, RequestSent, UserMessage
 from interlock.log.reasons import Blocked
-from interlock.log.stores.memory import MemoryStore
+from interlock.log.stores.memory.store import MemoryStore
 from interlock.testing import ScriptedModel, assert_laws, calls, outline, says
 
 from .scripted_hooks import Recorder, hooked, said, told

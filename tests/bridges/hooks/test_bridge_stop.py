@@ -11,7 +11,7 @@ from interlock.bridges.hooks.bridge import CAP
 from interlock.bridges.hooks.event import Occurrence
 from interlock.bridges.hooks.verdict import Answer
 from interlock.log.facts import HookResulted
-from interlock.log.stores.memory import MemoryStore
+from interlock.log.stores.memory.store import MemoryStore
 from interlock.testing import ScriptedModel, assert_laws, calls, fails, outline, says
 
 from .scripted_hooks import Recorder, hooked, said, told

@@ -14,7 +14,8 @@ from interlock.bridges.hooks.batch import LastBatch
 from interlock.bridges.hooks.bridge import NOT_FIRED, OutsideHooks
 from interlock.bridges.hooks.condition import met
 from interlock.bridges.hooks.event import EVENTS, Occurrence
-from interlock.bridges.hooks.loading import folder_of, load, trust_store
+from interlock.bridges.hooks.kept import folder_of
+from interlock.bridges.hooks.loading import load, trust_store
 from interlock.bridges.hooks.session import SessionHooks
 from interlock.log.facts import HookInvoked
 from interlock.log.reasons import Blocked, Failed

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from interlock import Agent, tool
 from interlock.bridges.hooks.transcript import Transcript
+from interlock.log.event import Event
 from interlock.testing import ScriptedModel, call, calls, says
 
 
@@ -66,11 +71,74 @@ async def test_only_what_is_new_is_written(tmp_path: Path) -> None:
             "first",
             "second",
         ]
+
+
+async def test_a_file_that_was_deleted_is_made_anew(tmp_path: Path) -> None:
+    """Whoever prunes may take it away from a session that is used at that very moment."""
+    async with Agent(ScriptedModel(says("one"), says("two"))) as agent:
+        transcript = Transcript(agent.session, tmp_path / "here", tmp_path)
+        await agent.run("first")
+        await transcript.update()
+        shutil.rmtree(tmp_path / "here")
+        await agent.run("second")
+        await transcript.update()
+        whole = Transcript(agent.session, tmp_path / "other", tmp_path)
+        await whole.update()
+        assert transcript.path.read_bytes() == whole.path.read_bytes()
+        assert len(lines(whole.path)) == 4
+
+
+async def test_a_later_life_goes_on_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not read the log again from its beginning."""
+    model = ScriptedModel(calls("bash", command="ls"), says("one"), says("two " * 10_000), says("three"))
+    async with Agent(model, tools=[bash]) as agent:
+        for prompt in ("first", "second"):
+            await agent.run(prompt)
+            await Transcript(agent.session, tmp_path, tmp_path).update()
+        written = agent.session.head
+        await agent.run("third")
+        read: list[int] = []
+        inner = Transcript._lines
+
+        def noted(self: Transcript, event: Event) -> Iterator[dict[str, Any]]:
+            read.append(event.seq)
+            return inner(self, event)
+
+        monkeypatch.setattr(Transcript, "_lines", noted)
         again = Transcript(agent.session, tmp_path, tmp_path)
-        await again.update()  # as in a new life: from the beginning, to the same end
-        assert [line["message"] for line in lines(again.path)] == [
-            line["message"] for line in lines(transcript.path)
-        ]
+        await again.update()
+        assert min(read) > written - 5
+        whole = Transcript(agent.session, tmp_path / "other", tmp_path)
+        await whole.update()
+        assert again.path.read_bytes() == whole.path.read_bytes()
+        assert len(lines(again.path)) == 8
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda text: text[:-1],
+        lambda text: text[:-30],
+        lambda text: text + b"{}\n",
+        lambda text: text + b"[1]\n",
+        lambda text: text + b'{"uuid":"s.9999","parentUuid":null}\n',
+        lambda text: text.replace(b'"text":"one"', b'"text":"none"'),
+        lambda text: b"",
+        lambda text: b"\n",
+    ],
+)
+async def test_a_file_of_something_else_is_made_anew(tmp_path: Path, spoil: Callable[[bytes], bytes]) -> None:
+    async with Agent(ScriptedModel(says("one"), says("two"))) as agent:
+        await agent.run("first")
+        transcript = Transcript(agent.session, tmp_path, tmp_path)
+        await transcript.update()
+        transcript.path.write_bytes(spoil(transcript.path.read_bytes()))
+        await agent.run("second")
+        again = Transcript(agent.session, tmp_path, tmp_path)
+        await again.update()
+        whole = Transcript(agent.session, tmp_path / "other", tmp_path)
+        await whole.update()
+        assert again.path.read_bytes() == whole.path.read_bytes()
 
 
 async def test_arguments_that_cannot_be_written_as_text_do_not_hurt(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from interlock import open_session
 from interlock.bridges.transcripts import Format, import_transcript
-from interlock.log.stores.memory import MemoryStore
+from interlock.log.stores.memory.store import MemoryStore
 from interlock.testing import assert_laws
 
 from .imports import Import, Log, Written

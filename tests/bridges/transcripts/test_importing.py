@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import examples
 from interlock import Agent, Event, MemoryStore, SQLiteStore, StoreFailed, open_session
 from interlock.bridges.transcripts import BadTranscript, Imported, import_transcript, import_transcripts
 from interlock.bridges.transcripts import importing as module
@@ -22,7 +23,7 @@ from interlock.bridges.transcripts import lines as lines_module
 from interlock.errors import DuplicateSession, UsageError
 from interlock.log.event import encode_event
 from interlock.log.redaction.redactor import Redactor
-from interlock.log.stores.memory import MemoryJournal
+from interlock.log.stores.memory.store import MemoryJournal
 from interlock.testing import ScriptedModel, assert_laws, says
 
 from .telling import REJECTED, Claude, Codex, at, text, thinking, use, write
@@ -240,7 +241,7 @@ async def test_every_beginning_of_a_transcript_is_a_transcript(tmp_path: Path, n
         await imported_lawfully(write(tmp_path / f"{n}.jsonl", RICH[name][:n]), name)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.sampled_from(list(RICH)), st.randoms(use_true_random=False))
 def test_lines_that_are_lost_doubled_or_out_of_order_break_no_law(name: str, rng: random.Random) -> None:
     lines = [line for line in RICH[name] for _ in range(rng.choice((0, 1, 1, 1, 2)))]
@@ -271,7 +272,7 @@ JUNK: list[Any] = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(list(RICH)), st.randoms(use_true_random=False))
 def test_nonsense_within_the_lines_is_refused_with_its_line_or_imported_lawfully(
     name: str, rng: random.Random

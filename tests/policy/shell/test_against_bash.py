@@ -194,7 +194,7 @@ generous = settings(
 )
 
 
-@settings(generous, max_examples=80)
+@settings(generous, max_examples=examples(80))
 @given(script=scripts)
 def test_every_program_of_a_well_formed_script_is_seen(machine: Machine, script: str) -> None:
     assert unseen(machine, script) in (None, []), script
@@ -230,7 +230,7 @@ def _views(script: str) -> Iterator[View]:
         yield from found.views
 
 
-@settings(generous, max_examples=60)
+@settings(generous, max_examples=examples(60))
 @given(script=scripts)
 def test_what_is_plain_and_right_is_read(script: str) -> None:
     """A reader that doubts everything would be safe and useless."""

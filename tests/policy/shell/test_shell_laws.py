@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -198,6 +199,7 @@ def test_deep_nesting_is_a_doubt_not_a_crash() -> None:
         assert analyse(command).unknown, command
 
 
+@pytest.mark.slow
 def test_no_character_ends_the_process() -> None:
     """The scanner of the grammar reads beyond its tables where a character is none of the first 256."""
     code = (

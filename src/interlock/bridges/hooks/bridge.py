@@ -14,6 +14,7 @@ from typing import Any
 from interlock.bridges.hooks import event as happening
 from interlock.bridges.hooks.after import Aftermath
 from interlock.bridges.hooks.event import EventName
+from interlock.bridges.hooks.forced import STOP
 from interlock.bridges.hooks.permission import PermissionChannel
 from interlock.bridges.hooks.session import Heard, SessionHooks
 from interlock.errors import ToolError
@@ -32,7 +33,6 @@ from interlock.intercept.decisions import (
     Verdict,
 )
 from interlock.intercept.scope import Dispose
-from interlock.log.facts import UserMessage
 from interlock.log.messages import Message, Source
 from interlock.log.reasons import ABORTED, HOOK_EXECUTION_ERROR, HOOK_STOPPED_CONTINUATION
 from interlock.loop.harness import Layer
@@ -40,7 +40,6 @@ from interlock.loop.points import Proposal, SessionEnd, SessionStart, Stopping
 from interlock.process.exported import EXPORTED
 from interlock.tools.call import ToolCall, ToolResult
 
-STOP = Source("hook", "hooks:Stop")  # of the message that continues a turn: how often is counted by it
 NOT_FIRED: frozenset[EventName] = frozenset(
     {"PreCompact", "SubagentStart", "SubagentStop"}
 )  # no place for them yet
@@ -231,7 +230,7 @@ class OutsideHooks:
         if not stopping.answered:
             return None
         hooks = self._of(stopping.agent)
-        forced = _forced(hooks)
+        forced = hooks.forced.count()
         capped = f"the turn was continued {CAP} times in a row: it ends" if forced >= CAP else None
         last = stopping.message.text if stopping.message is not None else None
         heard = await hooks.hear(
@@ -264,20 +263,6 @@ def _exporting(exports: Mapping[str, str]) -> Callable[[ToolCall, Next], Awaitab
             EXPORTED.reset(token)
 
     return wrapper
-
-
-def _forced(hooks: SessionHooks) -> int:
-    """How often the open turn was continued by Stop hooks since a person last spoke, by the log."""
-    turn = hooks.session.state.turn
-    assert turn is not None
-    forced = 0
-    for event in hooks.session.events[turn.seq :]:
-        if isinstance(event.fact, UserMessage):
-            if event.fact.source == STOP:
-                forced += 1
-            elif event.fact.source.kind == "person":
-                forced = 0
-    return forced
 
 
 def _failed(heard: Heard) -> str | None:

@@ -1,6 +1,6 @@
 """Hooks as they are found for a folder, ready for an agent.
 
-Lives here: `load`, `folder_of` and `trust_store`.
+Lives here: `load` and `trust_store`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from interlock.bridges.hooks.bridge import OutsideHooks
 from interlock.bridges.hooks.condition import met
 from interlock.bridges.hooks.files import Layout
 from interlock.bridges.hooks.handler import DialectName
+from interlock.bridges.hooks.kept import folder_of
 from interlock.bridges.hooks.run import Runner
 from interlock.bridges.hooks.session import SessionHooks
 from interlock.bridges.hooks.trust import FILE, Trust
 from interlock.bridges.hooks.watch import Watch
-from interlock.log.stores.database import default_path
+from interlock.log.stores.sqlite.database import default_path
 
 DIALECTS: tuple[DialectName, ...] = ("claude", "codex", "gemini")
 
@@ -54,11 +55,6 @@ def load(
         return SessionHooks(agent, watch, runner, mine)
 
     return OutsideHooks(make)
-
-
-def folder_of(session_id: str) -> Path:
-    """Where the files of one session's hooks are kept: its transcript, and texts that were too long to be told."""
-    return default_path().parent / "hooks" / session_id
 
 
 def trust_store() -> Trust:

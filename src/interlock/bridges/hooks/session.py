@@ -18,13 +18,14 @@ from interlock.bridges.hooks.batch import LastBatch
 from interlock.bridges.hooks.event import EventName, Happening, Notification, Occurrence, PermissionMode
 from interlock.bridges.hooks.files import Loaded
 from interlock.bridges.hooks.fold import fold
+from interlock.bridges.hooks.forced import Forced
 from interlock.bridges.hooks.handler import Handler
 from interlock.bridges.hooks.record import invoked, resulted
 from interlock.bridges.hooks.run import Ran, Runner
 from interlock.bridges.hooks.transcript import Transcript
 from interlock.bridges.hooks.verdict import NOTHING, Answer, Problem
 from interlock.errors import said_error
-from interlock.log.facts import HookInvoked, HookProblem, HookResulted
+from interlock.log.facts import HookProblem, HookResulted
 from interlock.log.messages import Message, Source
 from interlock.log.session import Session
 
@@ -91,6 +92,7 @@ class SessionHooks:
         self.detached = False  # nobody asks it any more; what was begun is still waited for
         self.stopped: str | None = None  # why the next turn does not run, if a SessionStart hook said so
         self.batch = LastBatch(self.session)
+        self.forced = Forced(self.session)
         self.exports: dict[str, str] = {}  # variables for the commands of this session
         self.undo = ExitStack()  # what listens for this session alone
         self.undo.callback(self.batch.close)
@@ -168,7 +170,7 @@ class SessionHooks:
     def _already_ran(self) -> set[str]:
         """What the log says has run: a `once` handler runs once a session, also over a restart."""
         if self._spent is None:
-            self._spent = {fact.digest for fact in self.session.facts(HookInvoked) if fact.digest is not None}
+            self._spent = set(self.session.state.hooks)
         return self._spent
 
     async def _write_transcript(self) -> None:

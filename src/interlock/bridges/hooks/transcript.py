@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from interlock.bridges.hooks.dialects.tools import CLAUDE, encode_input
 from interlock.log.event import Event
@@ -21,6 +21,7 @@ from interlock.log.messages import Block, Reasoning, Text, ToolUse
 from interlock.log.session import Session
 
 _AT_ONCE = 500  # events between two breaths
+_BLOCK = 1 << 14  # bytes of the end of a file
 
 
 class Transcript:
@@ -30,22 +31,40 @@ class Transcript:
         self.path = folder / "transcript.jsonl"
         self._session = session
         self._cwd = cwd
-        self._next = 0  # the first event that is not in the file
+        self._next = -1  # the first event that is not in the file; -1: nobody has looked at the file yet
         self._parent: str | None = None
         self._writing = asyncio.Lock()
 
     async def update(self) -> None:
-        """Bring the file up to the log. It is made anew in each life of the session.
+        """Bring the file up to the log. A later life goes on with it, if its last line is one that the log gives.
 
         Raises:
             OSError: it cannot be written.
         """
         async with self._writing:
+            if self._next < 0 or not self.path.exists():  # somebody may have deleted it
+                self._next = self._go_on()
             while self._next <= self._session.head:
                 events = self._session.events[self._next : self._next + _AT_ONCE]
                 self._append([line for event in events for line in self._lines(event)])
                 if len(events) == _AT_ONCE:
                     await asyncio.sleep(0)
+
+    def _go_on(self) -> int:
+        """The first event that the file of an earlier life has not; 0 if it is to be made anew."""
+        try:
+            with os.fdopen(os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+                last = _last_line(file)
+            known = json.loads(last)
+            _, _, seq = known["uuid"].rpartition(".")
+            event = self._session.events[int(seq)]
+            self._parent = known["parentUuid"]
+            if [_encoded(line) for line in self._lines(event)] == [last]:
+                return event.seq + 1
+        except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError):
+            pass  # there is none, or something else
+        self._parent = None
+        return 0
 
     def _append(self, lines: list[dict[str, Any]]) -> None:
         first = self._next == 0
@@ -55,9 +74,7 @@ class Transcript:
         how = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if first else os.O_APPEND)
         with os.fdopen(os.open(self.path, how | os.O_NOFOLLOW, 0o600), "wb") as file:
             for line in lines:
-                text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
-                # A model's JSON may escape a lone surrogate, which is no text.
-                file.write(text.encode(errors="replace") + b"\n")
+                file.write(_encoded(line))
 
     def _lines(self, event: Event) -> Iterator[dict[str, Any]]:
         fact = event.fact
@@ -106,6 +123,24 @@ class Transcript:
                 return {"type": "tool_use", "id": call_id, "name": named, "input": given}
             case _:
                 return {"type": "text", "text": block.text}
+
+
+def _encoded(line: dict[str, Any]) -> bytes:
+    text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+    # A model's JSON may escape a lone surrogate, which is no text.
+    return text.encode(errors="replace") + b"\n"
+
+
+def _last_line(file: BinaryIO) -> bytes:
+    """With its line feed, if it has one; of a very long file, only its end is read."""
+    size, block = file.seek(0, os.SEEK_END), _BLOCK
+    while True:
+        file.seek(max(size - block, 0))
+        end = file.read()
+        before = end.rfind(b"\n", 0, -1)
+        if before >= 0 or block >= size:
+            return end[before + 1 :]
+        block *= 4
 
 
 def _object(text: str) -> dict[str, Any]:

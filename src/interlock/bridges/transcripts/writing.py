@@ -6,14 +6,15 @@ earlier import of the same file had to leave.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from interlock.errors import DuplicateSession, StoreFailed
 from interlock.log.event import Event
 
 if TYPE_CHECKING:
-    from interlock.log.stores.store import Journal, Store
+    from interlock.log.checkpoint import Kept, Snapshot
+    from interlock.log.stores.store import Journal, Letter, Store
 
 
 class Nowhere:
@@ -21,6 +22,8 @@ class Nowhere:
 
     durable = False
     failure: StoreFailed | None = None
+    fence: int | None = None
+    checkpoint: Kept | None = None
 
     def __init__(self) -> None:
         self.head = -1
@@ -31,6 +34,12 @@ class Nowhere:
     def read(self, first: int = 0, last: int | None = None) -> Iterator[Event]:
         return iter(())
 
+    def on_failure(self, tell: Callable[[], None]) -> None:
+        """It is found by whoever writes."""
+
+    def keep(self, snapshot: Snapshot) -> None:
+        """Whoever opens what was imported folds it first."""
+
     async def barrier(self) -> None:
         """There is no disk."""
 
@@ -39,6 +48,15 @@ class Nowhere:
 
     async def news(self, seconds: float) -> None:
         """Nobody else writes here."""
+
+    async def letters(self, after: int) -> list[Letter]:
+        return []
+
+    def on_letter(self, tell: Callable[[], None] | None) -> None:
+        """Nobody writes to it."""
+
+    async def forget_letters(self, last: int) -> None:
+        """There are none."""
 
     async def close(self) -> None:
         """There is nothing to let go of."""

@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import builtins
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import chain
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from interlock.errors import (
     DuplicateSession,
@@ -25,11 +27,17 @@ from interlock.errors import (
     UsageError,
 )
 from interlock.log.event import Event
+from interlock.log.stores.keeping import Keeping
 from interlock.log.stores.listing import About
 from interlock.log.stores.query import Match, Where
 from interlock.log.stores.scanning import search_by_scan
-from interlock.log.stores.store import SessionInfo
-from interlock.log.stores.writer import Barrier, Lines, NewSession, Outcome, Target, Work, Writer
+from interlock.log.stores.store import Letter, SessionInfo
+from interlock.log.stores.writer import Barrier, Call, Lines, NewSession, Outcome, Target, Work, Writer
+
+if TYPE_CHECKING:
+    from interlock.log.checkpoint import Kept, Snapshot
+    from interlock.log.facts import ContentErased
+    from interlock.log.stores.gone import Gone, Standing
 
 T = TypeVar("T")
 
@@ -51,7 +59,9 @@ class BufferedJournal(ABC, Generic[Target]):
         about: About,
         *,
         readonly: bool,
+        fence: int | None = None,
     ) -> None:
+        self.fence = fence
         self._buffers = store
         self._session_id = session_id
         self._target = target
@@ -59,20 +69,20 @@ class BufferedJournal(ABC, Generic[Target]):
         self._about = about
         self._readonly = readonly
         self._closed = False
-        self._failure: StoreFailed | None = None
+        self.failure: StoreFailed | None = None
         self._writable = not readonly
         self._synced = head  # the last line that is known to be on disk
         self._tail: list[Event] = []  # lines up to the head that are not known to be stored
         self._unsent: list[Any] = []  # what the writer has not got of them
         self._news = False  # in `_about`
+        self.checkpoint: Kept | None = None
+        self._keeping: Keeping | None = None
+        self._freeing: asyncio.Future[Any] | None = None  # others are being let in
+        self._on_failure: Callable[[], None] | None = None
 
     @property
     def head(self) -> int:
         return self._head
-
-    @property
-    def failure(self) -> StoreFailed | None:
-        return self._failure
 
     # What a store's own journal says.
 
@@ -91,6 +101,19 @@ class BufferedJournal(ABC, Generic[Target]):
     @abstractmethod
     async def _look(self) -> int:
         """The seq of the last stored line."""
+
+    @abstractmethod
+    async def _stored_checkpoint(self) -> Kept | None:
+        """What is kept of the session's folds, with its big texts."""
+
+    @abstractmethod
+    async def letters(self, after: int) -> list[Letter]: ...
+
+    @abstractmethod
+    def on_letter(self, tell: Callable[[], None] | None) -> None: ...
+
+    @abstractmethod
+    async def forget_letters(self, last: int) -> None: ...
 
     # Writing and reading
 
@@ -132,8 +155,8 @@ class BufferedJournal(ABC, Generic[Target]):
             return ReadOnlySession(self._session_id)
         if self._closed:
             return SessionClosed(self._session_id)
-        assert self._failure is not None
-        return StoreFailed(self._failure.problem)
+        assert self.failure is not None
+        return self.failure.again()
 
     def read(self, first: int = 0, last: int | None = None) -> Iterator[Event]:
         first = max(first, 0)
@@ -145,17 +168,32 @@ class BufferedJournal(ABC, Generic[Target]):
         tail = self._tail[max(first - border, 0) : max(last + 1 - border, 0)]
         if first >= border:
             return iter(tail)
-        return self._read(first, min(last, border - 1), tail)
+        stored = self._stored(first, min(last, border - 1))
+        return chain(stored, tail) if tail else stored
 
-    def _read(self, first: int, last: int, tail: list[Event]) -> Iterator[Event]:
-        yield from self._stored(first, last)
-        yield from tail
+    async def _prepare(self, *, checkpoint: bool) -> None:
+        """Have at hand what whoever has opened the session reads first."""
+        if checkpoint:
+            kept = self.checkpoint = await self._stored_checkpoint()
+            if kept is not None and kept.seq > self._head:  # its lines may have come since we looked
+                await self.refresh()
+
+    def keep(self, snapshot: Snapshot) -> None:
+        if self._writable:
+            if self._keeping is None:
+                self._keeping = Keeping(self._put_checkpoint)
+            self._keeping.take(snapshot)
+
+    def _put_checkpoint(self, kept: Kept) -> None:
+        writer, loop = self._buffers._writer, self._buffers._loop
+        if writer is not None and loop is not None and self.failure is None:
+            writer.put(Call(partial(writer.keep, self._target, kept), loop.create_future()))
 
     async def barrier(self) -> None:
         if self._synced < self._head:
             await self._buffers._sync(self)
-            if self._failure is not None:
-                raise StoreFailed(self._failure.problem) from self._failure
+            if self.failure is not None:
+                raise self.failure.again() from self.failure
 
     async def refresh(self) -> int:
         if self._readonly:
@@ -172,8 +210,16 @@ class BufferedJournal(ABC, Generic[Target]):
         self._writable = False
         try:
             await self.barrier()
+            if self._keeping is not None:
+                await self._keeping.done()
         finally:
+            if self._keeping is not None:
+                self._keeping.drop()
+                self._keeping = None
             self._let_go()
+            if self._freeing is not None:  # whoever is told of the end may open it elsewhere
+                with suppress(StoreClosed):  # then others were let in at the end of the store
+                    await asyncio.shield(self._freeing)
 
     # For the store: what became of the lines.
 
@@ -188,22 +234,31 @@ class BufferedJournal(ABC, Generic[Target]):
 
     def _on_disk(self) -> None:
         self._synced = self._head - len(self._tail)
+        if self._keeping is not None:
+            self._keeping.on_disk(self._synced)
 
     def _failed(self, failure: StoreFailed) -> None:
-        if self._failure is None:
-            self._failure = failure
+        if self.failure is None:
+            self.failure = failure
             self._writable = False
             self._let_go()
+            if self._on_failure is not None:
+                self._on_failure()
+
+    def on_failure(self, tell: Callable[[], None]) -> None:
+        self._on_failure = tell
 
     def _let_go(self) -> None:
         """Free the session for another journal, once closed and with nothing left that could be written."""
-        done = self._closed and (not self._tail or self._failure is not None)
+        done = self._closed and (not self._tail or self.failure is not None)
+        if self._keeping is not None and self._keeping.busy:
+            return  # a checkpoint goes before; who closes comes back
         if done and self._buffers._writing.get(self._session_id) is self:
             del self._buffers._writing[self._session_id]
-            self._freed()
+            self._freeing = self._freed()
 
-    def _freed(self) -> None:
-        """Nothing is written any more by this journal."""
+    def _freed(self) -> asyncio.Future[Any] | None:
+        """Nothing is written any more by this journal: let others in; what tells that they are."""
 
 
 class BufferedStore(ABC, Generic[Target]):
@@ -218,6 +273,8 @@ class BufferedStore(ABC, Generic[Target]):
         self._failure: StoreFailed | None = None
         self._closed = False
         self._writing: dict[str, BufferedJournal[Target]] = {}  # by the session's id
+        self._taking: set[str] = set()  # sessions that are being opened for writing
+        self._making: set[str] = set()  # sessions that are being made
         self._waiting: list[BufferedJournal[Target]] = []  # they have lines that the writer has not got
         self._bytes = 0  # about, of what waits
         self._timer: asyncio.TimerHandle | None = None
@@ -245,6 +302,7 @@ class BufferedStore(ABC, Generic[Target]):
 
         Raises:
             UnknownSession: there is none.
+            SessionBusy: somebody else writes to it.
         """
 
     @abstractmethod
@@ -255,6 +313,39 @@ class BufferedStore(ABC, Generic[Target]):
     @abstractmethod
     async def approvals(self) -> builtins.list[tuple[str, int]]: ...
 
+    @abstractmethod
+    async def standings(self) -> builtins.list[Standing]: ...
+
+    @abstractmethod
+    async def erase(self, erasures: Sequence[ContentErased], *, time: int) -> builtins.list[Gone]: ...
+
+    @abstractmethod
+    async def remove(self, heads: Mapping[str, int]) -> builtins.list[Gone]: ...
+
+    @abstractmethod
+    async def collect(self) -> builtins.list[str]: ...
+
+    @abstractmethod
+    async def compact(self) -> str | None: ...
+
+    @abstractmethod
+    async def size(self) -> int: ...
+
+    @abstractmethod
+    async def post(self, session_id: str, data: bytes, *, time: int) -> int: ...
+
+    async def holder(self, session_id: str) -> str | None:
+        await self._opened()
+        return "this process" if session_id in self._writing else await self._holder(session_id)
+
+    @abstractmethod
+    async def _holder(self, session_id: str) -> str | None:
+        """Who else writes to a session.
+
+        Raises:
+            UnknownSession: there is none.
+        """
+
     async def search(self, text: str, *, where: Where | None = None, limit: int = 20) -> builtins.list[Match]:
         return await search_by_scan(self, text, where=where or Where(), limit=limit)
 
@@ -263,30 +354,54 @@ class BufferedStore(ABC, Generic[Target]):
     async def create(self, session_id: str) -> BufferedJournal[Target]:
         writer = await self._opened()
         self._check_failure()
+        if session_id in self._making or session_id in self._taking:
+            # Whoever opens it would have what is made here, too: the writer makes first, and takes then.
+            raise DuplicateSession(session_id)
         new: NewSession[Target] = NewSession(session_id, asyncio.get_running_loop().create_future())
-        writer.put(new)
-        target = await self._answer(new.done, self._unmade)
+        self._making.add(session_id)
+        try:
+            writer.put(new)
+            target = await self._answer(new.done, self._unmade)
+        finally:
+            self._making.discard(session_id)
         self._check_failure()
         if target is None:
             raise DuplicateSession(session_id)
+        if self._closed:  # meanwhile: nothing would be written any more
+            self._unmade(target)
+            raise StoreClosed
         journal = self._writing[session_id] = self._made(session_id, target)
         return journal
 
-    async def open(self, session_id: str, *, readonly: bool = False) -> BufferedJournal[Target]:
+    async def open(
+        self, session_id: str, *, readonly: bool = False, checkpoint: bool = False
+    ) -> BufferedJournal[Target]:
         await self._opened()
         if readonly:
             writing = self._writing.get(session_id)
             if writing is not None:  # what was written here can be read here; else, what is on disk
                 with suppress(StoreFailed):
                     await writing.barrier()
-            return await self._find(session_id, readonly=True)
+            journal = await self._find(session_id, readonly=True)
+            await journal._prepare(checkpoint=checkpoint)
+            return journal
         self._check_failure()
-        if session_id in self._writing:
+        if session_id in self._writing or session_id in self._taking or session_id in self._making:
             raise SessionBusy(session_id, "this process")
-        journal = await self._find(session_id, readonly=False)
-        if session_id in self._writing:  # somebody was faster
-            raise SessionBusy(session_id, "this process")
-        self._writing[session_id] = journal
+        self._taking.add(session_id)
+        try:
+            journal = self._writing[session_id] = await self._find(session_id, readonly=False)
+            try:
+                await journal._prepare(checkpoint=checkpoint)
+                # Nothing would be written, if either has come meanwhile.
+                self._check_failure()
+                if self._closed:
+                    raise StoreClosed
+            except BaseException:
+                await journal.close()
+                raise
+        finally:
+            self._taking.discard(session_id)
         return journal
 
     async def close(self) -> None:
@@ -306,6 +421,7 @@ class BufferedStore(ABC, Generic[Target]):
                 self._timer.cancel()
             async with self._opening:
                 if self._writer is not None:
+                    self._flush()  # what is left when closing a journal was broken off
                     await self._stop_reading()
                     await self._writer.stop()
         if failure is not None:
@@ -319,7 +435,7 @@ class BufferedStore(ABC, Generic[Target]):
     ) -> None:
         await self.close()
 
-    async def _answer(self, asked: asyncio.Future[T], undo: Callable[[T], None]) -> T:
+    async def _answer(self, asked: asyncio.Future[T], undo: Callable[[T], object]) -> T:
         """What the writer's thread answers; undone, if nobody waits for it any more."""
 
         def nobody_wants(answered: asyncio.Future[T]) -> None:
@@ -334,6 +450,14 @@ class BufferedStore(ABC, Generic[Target]):
 
     def _unmade(self, target: Target | None) -> None:
         """Nobody waits any more for the session that was made there."""
+
+    async def _in_thread(self, fn: Callable[[], T]) -> T:
+        """What this gives, called in the writer's thread after all that was handed over before."""
+        writer = await self._opened()
+        call = Call(fn, asyncio.get_running_loop().create_future())
+        writer.put(call)
+        done: T = await call.done
+        return done
 
     def _check_loop(self) -> None:
         loop = asyncio.get_running_loop()
@@ -360,7 +484,7 @@ class BufferedStore(ABC, Generic[Target]):
 
     def _check_failure(self) -> None:
         if self._failure is not None:
-            raise StoreFailed(self._failure.problem) from self._failure
+            raise self._failure.again() from self._failure
 
     # Writing
 
@@ -397,7 +521,11 @@ class BufferedStore(ABC, Generic[Target]):
             journal._on_disk()
         for journal, failure in outcome.failed:
             journal._failed(failure)
-        if outcome.failure is not None and self._failure is None:
-            self._failure = outcome.failure
+        for target, failure in outcome.lost:
+            for journal in [*self._writing.values()]:
+                if journal._target == target:
+                    journal._failed(failure)
+        if outcome.failure is not None:
+            self._failure = self._failure or outcome.failure
             for journal in [*self._writing.values()]:
                 journal._failed(outcome.failure)

@@ -6,6 +6,7 @@ Lives here: `Row`, `row_of` (a line by itself), `packed` (rows to be written: ch
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
@@ -20,6 +21,8 @@ from interlock.log.facts import AssistantChunk, Span
 from interlock.log.packing import Run, packable, runs, unpack
 
 ENVELOPE = 64  # bytes, about, that a line weighs beside its data
+
+_DIGEST = re.compile(rb"[0-9a-f]{64}")
 
 _decode_causes = msgspec.json.Decoder(tuple[Span, ...]).decode
 decode_paths = msgspec.json.Decoder(tuple[DataPath, ...]).decode
@@ -69,14 +72,14 @@ def row_of(session: int, event: Event) -> Row:
     Raises:
         ValueError: the fact is not JSON.
     """
+    fact = event.fact
     try:
-        data = encode_fact(event.fact)
+        data = encode_fact(fact)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"line {event.seq}, {event.type}: {error}") from error
     causes = encode_json(event.causes) if event.causes else None
-    return Row(
-        session, event.seq, None, event.type, event.time, event.life, causes, event.ignorable, data, None
-    )
+    type_ = fact.type or event.type  # only a fact that stands for another has none of its own
+    return Row(session, event.seq, None, type_, event.time, event.life, causes, event.ignorable, data, None)
 
 
 def packed(session: int, items: Sequence[Item], artifacts: dict[str, bytes]) -> Iterator[Row]:
@@ -169,3 +172,11 @@ def digests_in(data: bytes, paths: bytes) -> list[str]:
 
     put_back(data, decode_paths(paths), note)
     return found
+
+
+def needed_by(data: bytes, paths: bytes) -> list[str]:
+    """The artifacts that a row refers to; of one that is broken, all that it may refer to."""
+    try:
+        return digests_in(data, paths)
+    except (msgspec.MsgspecError, KeyError, IndexError, TypeError, ValueError):
+        return [found.decode() for found in _DIGEST.findall(data)]

@@ -12,13 +12,14 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from interlock.errors import SessionError, StoreFailed
+from interlock.errors import SessionError, StoreClosed, StoreFailed
 from interlock.log.stores.listing import About
 
 if TYPE_CHECKING:
+    from interlock.log.checkpoint import Kept
     from interlock.log.stores.buffered import BufferedJournal
 
 Target = TypeVar("Target")  # where a store's writer puts the lines of a session: the key of its row, a file
@@ -64,6 +65,8 @@ class _Stop:
     """The last piece of work."""
 
 
+_LOOK = 10.0  # seconds from one look to the next whether the event loop has ended without closing the store
+
 Work: TypeAlias = Lines[Target] | NewSession[Target] | Barrier[Target] | Call | _Stop
 
 
@@ -74,6 +77,7 @@ class Outcome(Generic[Target]):
     written: list[Lines[Target]] = field(default_factory=list)
     synced: list[BufferedJournal[Target]] = field(default_factory=list)  # all that was ever written of them
     failed: list[tuple[BufferedJournal[Target], StoreFailed]] = field(default_factory=list)  # these alone
+    lost: list[tuple[Target, StoreFailed]] = field(default_factory=list)  # others may write there now
     failure: StoreFailed | None = None  # nothing is written any more
 
 
@@ -88,6 +92,7 @@ class Writer(ABC, Generic[Target]):
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, name="interlock-store", daemon=True)
         self._failure: StoreFailed | None = None
+        self._over = False  # the thread takes no more work
 
     async def start(self) -> None:
         """Open what is written to.
@@ -103,8 +108,10 @@ class Writer(ABC, Generic[Target]):
             raise
 
     def put(self, *work: Work[Target]) -> None:
-        """Take work, in order and as one."""
+        """Take work, in order and as one. Once the thread has ended, whoever waits for it hears that at once."""
         self._queue.put(work)
+        if self._over:
+            self._refuse_rest()
 
     async def stop(self) -> None:
         """Do what was put before, let go and end the thread."""
@@ -134,6 +141,28 @@ class Writer(ABC, Generic[Target]):
     def _told(self) -> None:
         """Called after each round, when those who waited know."""
 
+    def _until_due(self) -> float | None:
+        """Seconds until something is due though nobody asks for it; None: nothing ever is."""
+        return _LOOK
+
+    def _do_due(self) -> None:
+        """Do what is due. Called after each round, and when it is time."""
+        self._end_with_loop()
+
+    def _end_with_loop(self) -> bool:
+        """Let go of all, if the store was not closed and nobody can close it any more; whether that is so."""
+        if self._loop.is_closed():
+            self._queue.put((_Stop(),))
+            return True
+        return False
+
+    def _given_up(self) -> None:
+        """Called when writing has failed for good, before anybody is told."""
+
+    @abstractmethod
+    def keep(self, target: Target, kept: Kept) -> None:
+        """Keep a checkpoint in the place of an earlier one. That it cannot be kept does no harm. Put as a `Call`."""
+
     @abstractmethod
     def _named(self, problem: str) -> str:
         """The problem with the place where it is, for a person."""
@@ -159,7 +188,28 @@ class Writer(ABC, Generic[Target]):
             try:
                 self._close()
             finally:
+                self._over = True
+                self._refuse_rest()
                 self._tell(_resolve, self._ended, None)
+
+    def _refuse_rest(self) -> None:
+        """Answer those whose work nobody does. Whoever puts work after the end looks at it too, so none is missed."""
+        failure = self._failure or StoreFailed(self._named("its thread has ended"))
+        while True:
+            try:
+                work = self._queue.get_nowait()
+            except Empty:
+                return
+            for one in work:
+                match one:
+                    case Lines() | Barrier():
+                        outcome = Outcome(failed=[(one.journal, failure)])
+                        done = [(one.done, None)] if isinstance(one, Barrier) else []
+                        self._tell(self._settle, outcome, done)
+                    case Call() | NewSession():
+                        self._tell(_refuse, one.done)
+                    case _Stop():
+                        pass
 
     def _tell(self, callback: Callable[..., None], *args: object) -> None:
         try:
@@ -174,12 +224,30 @@ class Writer(ABC, Generic[Target]):
 
     def _round(self) -> bool:
         """Do all that waits; whether there may be more."""
-        work = [*self._queue.get()]
+        try:
+            work = [*self._queue.get(timeout=self._until_due())]
+        except Empty:
+            self._do_due()
+            return True
         while not self._queue.empty():
             work += self._queue.get_nowait()
-        new = [one for one in work if isinstance(one, NewSession)]
-        lines = [one for one in work if isinstance(one, Lines)]
-        barriers = [one for one in work if isinstance(one, Barrier)]
+        new: list[NewSession[Target]] = []
+        lines: list[Lines[Target]] = []
+        barriers: list[Barrier[Target]] = []
+        calls: list[Call] = []
+        goes_on = True
+        for one in work:
+            match one:
+                case Lines():
+                    lines.append(one)
+                case Barrier():
+                    barriers.append(one)
+                case Call():
+                    calls.append(one)
+                case NewSession():
+                    new.append(one)
+                case _Stop():
+                    goes_on = False
         outcome: Outcome[Target] = Outcome()
         targets: list[Target | None] = [None] * len(new)
         if self._failure is None and (new or lines or barriers):
@@ -187,19 +255,20 @@ class Writer(ABC, Generic[Target]):
                 targets = self._write(new, lines, barriers, outcome)
             except Exception as error:  # noqa: BLE001  # whatever it was, those who wait must hear of it
                 self._failure = error if isinstance(error, StoreFailed) else self._failed(error)
+                self._given_up()
         outcome.failure = self._failure
         done: list[tuple[asyncio.Future[Any], Any]]
         done = [(one.done, target) for one, target in zip(new, targets, strict=True)]
         done += [(one.done, None) for one in barriers]
         self._tell(self._settle, outcome, done)
         self._told()
-        for call in work:
-            if isinstance(call, Call):
-                try:
-                    self._tell(_resolve, call.done, call.fn())
-                except Exception as error:  # noqa: BLE001  # it belongs to whoever asked
-                    self._tell(_reject, call.done, error)
-        return not any(isinstance(one, _Stop) for one in work)
+        for call in calls:
+            try:
+                self._tell(_resolve, call.done, call.fn())
+            except Exception as error:  # noqa: BLE001  # it belongs to whoever asked
+                self._tell(_reject, call.done, error)
+        self._do_due()
+        return goes_on
 
     # On the event loop again.
 
@@ -217,3 +286,9 @@ def _resolve(future: asyncio.Future[Any], result: Any) -> None:
 def _reject(future: asyncio.Future[Any], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
+
+
+def _refuse(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_exception(StoreClosed())
+        future.exception()  # seen: of what was only handed over, nobody need hear

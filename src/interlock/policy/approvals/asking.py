@@ -166,10 +166,10 @@ class OpenQuestion:
         self._changed.set()
         return True
 
-    def end(self) -> None:
-        """It was withdrawn: what comes from now on is late."""
+    def end(self, answered: Answered | None = None) -> None:
+        """It was withdrawn, or this was put on record as its answer: what comes from now on is late."""
         if not self.decided:
-            self.over = True
+            self.over, self.answered = True, answered
             self._changed.set()
 
     def _expire(self) -> None:

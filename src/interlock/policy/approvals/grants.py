@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from interlock.errors import ConfigError
-from interlock.log.stores.database import default_path
+from interlock.log.stores.sqlite.database import default_path
 
 NAME = "grants.toml"
 VERSION = 1

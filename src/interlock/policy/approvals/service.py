@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from threading import get_ident
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
+
+from msgspec.structs import replace
 
 from interlock.errors import (
     AlreadyDecided,
@@ -31,10 +32,14 @@ from interlock.policy.approval import ApprovalRequest, Approved, ApproverFunctio
 from interlock.policy.approvals.accepting import accepted
 from interlock.policy.approvals.asking import OpenQuestion
 from interlock.policy.approvals.channel import Channel
-from interlock.policy.approvals.grants import Grant, Grants, workspace_of
 from interlock.policy.aside import aside
 from interlock.tools.approval import Answered, How, Outcome, Question
 from interlock.tools.call import ToolCall
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from interlock.policy.approvals.grants import Grants
 
 Propose = Callable[[ToolCall], str | None]
 
@@ -76,6 +81,15 @@ class Approvals:
         self._thread: int | None = None
         if approver is not None:
             self.add(approver)
+
+    @property
+    def session(self) -> Session:
+        assert self._session is not None
+        return self._session
+
+    def question(self, approval_id: str) -> OpenQuestion | None:
+        """What is asked here under this id."""
+        return self._open.get(approval_id)
 
     def attach(self, session: Session) -> None:
         """Its questions are those of this session."""
@@ -156,12 +170,13 @@ class Approvals:
             question.expires,
             self._session.id if self._session is not None else None,
         )
-        asking = OpenQuestion(question, request, on_late=self._came_late, now=self._now)
+        asking = OpenQuestion(question, request, on_late=self.came_late, now=self._now)
         self._open[question.id] = asking
         try:
             answered = await asking.answer(self._asked)
             if answered.remember == "always":
-                answered = await self._remember(question, answered)
+                assert question.call.cwd is not None  # it is offered only where there is a folder
+                answered = await self.remember(question.call.cwd, answered)
             return answered
         finally:
             del self._open[question.id]
@@ -201,7 +216,7 @@ class Approvals:
         who = Principal(principal) if isinstance(principal, str) else principal
         if who is not None and not who.may_approve:
             raise MayNotApprove(approval_id, who.id)
-        if any(one.name == channel and not one.may_approve for one in self._channels):
+        if not self.may_answer(channel):
             raise MayNotApprove(approval_id, channel)
         if digest is not None:
             stated: str | None = getattr(answer, "digest", None)
@@ -212,18 +227,28 @@ class Approvals:
         by = who.id if who is not None else None
         asking = self._open.get(approval_id)
         if asking is None:
-            decided = self._decided(approval_id)
-            if decided is None:
-                raise UnknownApproval(approval_id, [request.id for request in self.pending])
-            self._note_late(approval_id, Answered(_outcome(answer), None, by, how, channel))
-            raise _already(decided)
+            refusal = self.refusal(approval_id)
+            if isinstance(refusal, AlreadyDecided):
+                self._note_late(approval_id, Answered(_outcome(answer), None, by, how, channel))
+            raise refusal
         answered = accepted(asking.request, answer, by=by, how=how, channel=channel)
         if not asking.take(answered):
-            decided = self._decided(approval_id)
-            if decided is not None:
-                raise _already(decided)
-            first = asking.answered or Answered("cancelled")
-            raise _decided_so(approval_id, first.outcome, first.by, first.channel, self._now())
+            raise self.refusal(approval_id)
+
+    def may_answer(self, channel: str) -> bool:
+        """False: a channel of this name is there to be told, not to be asked."""
+        return not any(one.name == channel and not one.may_approve for one in self._channels)
+
+    def refusal(self, approval_id: str) -> AlreadyDecided | UnknownApproval:
+        """Why there is no answer to be given: somebody was first, or there is no such question."""
+        decided = self._decided(approval_id)
+        if decided is not None:
+            return _already(decided)
+        asking = self._open.get(approval_id)
+        if asking is None:
+            return UnknownApproval(approval_id, [request.id for request in self.pending])
+        first = asking.answered or Answered("cancelled")
+        return _decided_so(approval_id, first.outcome, first.by, first.channel, self._now())
 
     def revoke(self, rule: str, *, by: Principal | str | None = None) -> None:
         """What this rule allowed for the session is asked again.
@@ -239,10 +264,12 @@ class Approvals:
 
     # What is remembered
 
-    async def _remember(self, question: Question, answered: Answered) -> Answered:
-        """Write the rule; where that fails, the yes counts for this once, and the record says why."""
-        grants, rule, cwd = self.grants, answered.rule, question.call.cwd
-        assert grants is not None and rule is not None and cwd is not None
+    async def remember(self, cwd: str | Path, answered: Answered) -> Answered:
+        """Write the rule for this folder; where that fails, the yes counts for this once, and the record says why."""
+        from interlock.policy.approvals.grants import Grant, workspace_of
+
+        grants, rule = self.grants, answered.rule
+        assert grants is not None and rule is not None
         grant = Grant(
             workspace_of(cwd),
             rule,
@@ -261,7 +288,8 @@ class Approvals:
 
     # Answers that came late
 
-    def _came_late(self, approval_id: str, answered: Answered) -> None:
+    def came_late(self, approval_id: str, answered: Answered) -> None:
+        """Put on record that this was answered, too, once it is on record what counts."""
         if self._session is not None and approval_id in self._session.state.approvals:
             self._late.setdefault(approval_id, []).append(answered)  # after the line that decides it
         else:
@@ -273,7 +301,7 @@ class Approvals:
         assert isinstance(fact, ApprovalDecided)
         asking = self._open.get(fact.approval_id)
         if asking is not None:
-            asking.end()
+            asking.end(_answered(fact))
         for answered in self._late.pop(fact.approval_id, ()):
             self._note_late(fact.approval_id, answered)
 
@@ -310,6 +338,13 @@ def _outcome(answer: Approved | Rejected) -> Outcome:
             return "rejected"
         case _:
             assert_never(answer)
+
+
+def _answered(fact: ApprovalDecided) -> Answered | None:
+    """Somebody's answer, as it is on record; None: it was withdrawn."""
+    if fact.outcome in ("allowed-once", "rejected"):
+        return Answered(fact.outcome, fact.message, fact.by, fact.how, fact.channel)
+    return None
 
 
 def _already(decided: tuple[ApprovalDecided, int]) -> AlreadyDecided:

@@ -1,0 +1,1 @@
+"""Logs in a folder, one readable file a session."""

@@ -1,0 +1,1 @@
+"""Logs in memory, for as long as the process lives."""

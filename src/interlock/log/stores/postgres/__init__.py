@@ -1,0 +1,1 @@
+"""Logs in a PostgreSQL database, for agents on several machines. What imports psycopg is imported when it is used."""

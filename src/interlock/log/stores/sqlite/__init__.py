@@ -1,0 +1,1 @@
+"""Logs in one SQLite file: the default store."""
