@@ -14,7 +14,7 @@ from pathlib import Path
 
 from crash.places import store_at
 from crash.work import Continuing, asks, tools, twice
-from crash.worker import approver, digest, say
+from crash.worker import approver, checkpoint_often, digest, say
 from interlock import Agent, InterlockError, Message
 
 
@@ -52,4 +52,5 @@ async def main(address: str, folder: str, session: str, name: str, seconds: str)
 
 
 if __name__ == "__main__":
+    checkpoint_often()
     asyncio.run(main(*sys.argv[1:]))

@@ -28,7 +28,10 @@ from interlock.log import session as sessions
 from interlock.log.event import Event, encode_event
 from interlock.log.facts import AssistantMessage
 
-sessions._LINES_BETWEEN = 40  # each life begins with a checkpoint of the one before
+
+def checkpoint_often() -> None:
+    """In this process, each life begins with a checkpoint of the one before."""
+    sessions._LINES_BETWEEN = 40
 
 
 def digest(event: Event) -> str:
@@ -132,4 +135,5 @@ async def main(address: str, folder: str, session: str, seed: str, jobs: str) ->
 
 
 if __name__ == "__main__":
+    checkpoint_often()
     asyncio.run(main(*sys.argv[1:]))

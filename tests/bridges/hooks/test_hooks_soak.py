@@ -26,7 +26,7 @@ GATES: dict[str, Any] = {
     "not found": {"type": "command", "command": "/nowhere/gate"},
     "crashes": {"type": "command", "command": "exit 1"},
     "is killed": {"type": "command", "command": "kill -9 $$"},
-    "times out": {"type": "command", "command": "sleep 60", "timeout": 0.2},
+    "times out": {"type": "command", "command": "sleep 61.25", "timeout": 0.2},
     "nonsense": {"type": "command", "command": """echo '{"hookSpecificOutput": 3}'"""},
     "unknown value": {
         "type": "command",
@@ -35,7 +35,7 @@ GATES: dict[str, Any] = {
     "nobody listens": {"type": "http", "url": "http://127.0.0.1:9/gate"},
     "ignores its input and leaves a child": {
         "type": "command",
-        "command": "(sleep 60 & ) ; exit 1",
+        "command": "(sleep 61.25 & ) ; exit 1",
     },
 }
 
@@ -269,7 +269,7 @@ async def test_gemini_hooks_of_one_group_run_one_after_another_and_feed_each_oth
 @pytest.fixture(autouse=True)
 def _no_process_is_left() -> Iterator[None]:
     yield
-    assert running("sleep 60") == []
+    assert running("sleep 61.25") == []
 
 
 async def test_a_stopped_turn_says_who_stopped_it(project: Project) -> None:
