@@ -349,7 +349,8 @@ class SessionBusy(SessionError):
     def __init__(self, session_id: str, holder: str) -> None:
         self.session_id, self.holder = session_id, holder
         super().__init__(
-            f"Session {session_id} is driven by {holder}. Follow it, or wait until it is released."
+            f"Session {session_id} is driven by {holder}. Send to it through its mailbox (`interlock send`), "
+            "follow it, or wait until it is released."
         )
 
 

@@ -606,7 +606,8 @@ async def test_two_stores_of_one_process_do_not_write_to_one_session(folder: Pat
         await (await other.open("s")).close()
         opened = await asyncio.gather(one.open("s"), one.open("s"), return_exceptions=True)
         assert [str(one) for one in opened if isinstance(one, SessionBusy)] == [
-            "Session s is driven by this process. Follow it, or wait until it is released."
+            "Session s is driven by this process. Send to it through its mailbox (`interlock send`), "
+            "follow it, or wait until it is released."
         ]
 
 
