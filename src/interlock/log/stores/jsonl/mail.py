@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from interlock.errors import MailboxFull
+from interlock.log.stores.jsonl.artifacts import sync_folder
 from interlock.log.stores.jsonl.file import SUFFIX, private
 from interlock.log.stores.store import MAX_LETTERS, Letter
 
@@ -143,7 +144,7 @@ def forget(session: Path, last: int) -> None:
             except BaseException:
                 made.unlink(missing_ok=True)
                 raise
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 class _Closed:
@@ -244,7 +245,7 @@ def _locked(path: Path) -> Iterator[int]:
             _lock(file, fcntl.LOCK_EX, until)
             # Whoever had it before may have put another in its place, or deleted it.
             if _is_there(file, path):
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
                 yield file
                 return
         finally:
@@ -269,11 +270,3 @@ def _is_there(file: int, path: Path) -> bool:
         return os.path.samestat(os.stat(path), os.fstat(file))
     except FileNotFoundError:
         return False
-
-
-def _sync_folder(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
