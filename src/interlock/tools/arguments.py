@@ -197,7 +197,6 @@ def resolve_hints(fn: Callable[..., Any]) -> dict[str, Any]:
 
 _ARGS_HEAD = re.compile(r"^(\s*)(Args|Arguments|Parameters):\s*$")
 _ARG = re.compile(r"^\*{0,2}(\w+)(?:\s*\([^)]*\))?:\s*(.*)$")
-_SECTION = re.compile(r"^(\w[\w ]*):\s*$")
 
 
 def docstring_parts(fn: Callable[..., Any]) -> tuple[str, dict[str, str]]:
